@@ -1,4 +1,4 @@
-"""Every link of a built site, held to the files and the anchors that were built."""
+"""Check every link of a built site against the files and the anchors that were built."""
 
 from collections.abc import Sequence
 from html.parser import HTMLParser
@@ -10,7 +10,7 @@ _LINKS: Final = {"a": "href", "link": "href", "img": "src", "script": "src", "if
 
 
 class _Page(HTMLParser):
-    """What a page links to, and what it can be linked at."""
+    """The links of a page, and its anchors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,9 +26,9 @@ class _Page(HTMLParser):
 
 
 def faults(folder: Path, left_out: Sequence[Path] = ()) -> list[str]:
-    """The links of the pages below a folder that lead to nothing there, each with its page.
+    """The broken links of the pages below a folder, each with its page.
 
-    Links into folders that were left out on purpose are none of them.
+    Links into folders that were left out on purpose do not count.
     """
     absent = {path.resolve() for path in left_out}
     pages = {path.resolve(): _read(path) for path in sorted(folder.rglob("*.html"))}
@@ -55,7 +55,7 @@ def _aim(link: str, page: Path, folder: Path) -> Path:
 
 
 def _leads(link: str, page: Path, folder: Path, pages: dict[Path, _Page]) -> bool:
-    """Whether there is what a link names; what lies elsewhere is not looked at."""
+    """Whether the target of a link exists; links out of the site are not checked."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return True

@@ -1,4 +1,4 @@
-"""The page of families that a card can be derived of, from the rows that `card_sweep.py` keeps."""
+"""The page of families for which a card can be derived, from the rows of `card_sweep.py`."""
 
 import json
 from collections import Counter
@@ -37,13 +37,13 @@ _KINDS: Final[Mapping[str, str]] = {
     "process ended": "its process ended",
     "own fault": "a fault of tunec",
 }
-"""Words of a reason, and what such reasons have in common."""
+"""Words of a reason, and the kind of reasons with these words."""
 _OTHER: Final = "the class is of a form that is not read"
 Row = Mapping[str, Any]
 
 
 def card_page() -> str:
-    """The page: shares by head, reasons by how often they come, and every family."""
+    """The page: shares by head, reasons by frequency, and every family."""
     rows = [json.loads(line) for line in _ROWS.read_text("utf-8").splitlines()]
     return "\n".join(_lines(rows)) + "\n"
 
@@ -78,7 +78,7 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _otherwise() -> frozenset[str]:
-    """Families with a rule of tunec, and those of cards that come with it."""
+    """Families for which tunec has a rule or a card."""
     return frozenset(FAMILIES) | {each.stem.rpartition("-")[0] for each in _CARDS.glob("*.json")}
 
 
@@ -100,4 +100,4 @@ def _cell(row: Row) -> str:
 
 
 _MOST: Final = 200
-"""Characters of a reason that the page shows."""
+"""The most characters of a reason that the page shows."""

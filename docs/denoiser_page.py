@@ -1,4 +1,4 @@
-"""The page of diffusers' classes that a card can be derived of, from `denoiser_sweep.py`'s rows."""
+"""The page of diffusers' classes for which a card can be derived, from `denoiser_sweep.py`."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ where the defaults cannot be built, with the few keys that diffusers' own conver
 One of the twelve ways of computing is measured here, a card measures all of them. `just
 denoiser-sweep` tries anew."""
 _MOST: Final = 200
-"""Characters of a reason that the page shows."""
+"""The most characters of a reason that the page shows."""
 Row = Mapping[str, Any]
 
 
 def denoiser_page() -> str:
-    """The page: the share, and every class with its parameters or the reason."""
+    """The page: the share of derived classes, and each class with its parameters or the reason."""
     rows = [json.loads(line) for line in _ROWS.read_text("utf-8").splitlines()]
     return "\n".join(_lines(rows)) + "\n"
 

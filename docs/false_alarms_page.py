@@ -1,4 +1,4 @@
-"""The page of what lint says of public repositories, from the findings that were judged."""
+"""The page of lint's findings in public repositories, from the findings that were judged."""
 
 import json
 from collections import Counter
@@ -44,7 +44,7 @@ Row = Mapping[str, Any]
 
 
 def false_alarms_page() -> str:
-    """The page: rates by round, and the rules that were wrong, most often first."""
+    """The page: rates by round, and the rules that were wrong, the most frequent first."""
     rounds: Mapping[str, Row] = yaml.safe_load(_ROUNDS.read_text("utf-8"))
     rows = [json.loads(line) for line in _JUDGED.read_text("utf-8").splitlines()]
     return "\n".join(_lines(rounds, rows)) + "\n"
@@ -82,7 +82,7 @@ def _of_threads() -> Iterator[str]:
 
 
 def _found(cases: Sequence[Row]) -> str:
-    """How many of some cases were found at once, and how many are today."""
+    """How many of some cases were found at first, and how many are found today."""
     before = sum(case["before"] == "found" for case in cases)
     now = sum("rule" in case for case in cases)
     return f"- {before} of {len(cases)} at once, {now} since the rules were fixed by kind of fault"
@@ -99,7 +99,7 @@ def _rate(name: str, each: Row, severity: str, rows: Sequence[Row]) -> str:
 
 
 def _kept(each: Row, rows: Sequence[Row], name: str) -> str:
-    """What lint still reports of a round since the rules were mended."""
+    """The findings of a round that lint still reports since the rules were fixed."""
     told = list[str]()
     for severity in _SEVERITIES:
         mine = [row for row in rows if (row["round"], row["severity"]) == (name, severity)]

@@ -1,7 +1,7 @@
-"""What an addition still lacks: each gap with its place and with what is to be written there.
+"""The missing parts of an addition: each gap with its place and the text to write there.
 
-`python -m docs.generate` looks here first, so that whoever adds a slot, a pass, a target, a rule or
-a code is shown at once what comes next.
+`python -m docs.generate` looks for gaps first, so that the author of a slot, a pass, a target, a
+rule or a code sees the next step at once.
 """
 
 import ast
@@ -34,7 +34,7 @@ _CODE: Final = re.compile(r'"(E\d{4})"')
 
 
 class Gap(NamedTuple):
-    """Something that is missing, where, and what to write."""
+    """A missing part, its place, and the text to write there."""
 
     place: str
     what: str
@@ -45,7 +45,7 @@ class Gap(NamedTuple):
 
 
 def gaps() -> tuple[Gap, ...]:
-    """Everything that is missing, in the order in which it is best written."""
+    """All gaps, in the order in which they are best filled."""
     found = (*groups(), *decisions(), *passes(), *targets(), *slots(), *codes(), *rules(), *texts())
     return tuple(dict.fromkeys(found))
 
@@ -54,7 +54,7 @@ def gaps() -> tuple[Gap, ...]:
 
 
 def groups() -> Iterator[Gap]:
-    """Groups of slots that a plan does not hold, that no pass decides, or more than one."""
+    """Groups of slots that a plan does not hold, or that no pass or more than one pass decides."""
     for group, shape in GROUPS.items():
         if group not in Plan.__struct_fields__:
             what = f"no plan holds the group `{group}`"
@@ -89,7 +89,7 @@ def _undecided(path: str, each: Pass) -> Gap:
 
 
 def passes() -> Iterator[Gap]:
-    """Passes that do not run, or do not say what they decide."""
+    """Passes that do not run, or whose docstring is missing."""
     run = {each.run.__name__ for each in PIPELINE}
     for file in sorted((ROOT / "compiler/passes").glob("*.py")):
         for name in _pass_functions(file):
@@ -105,7 +105,7 @@ def passes() -> Iterator[Gap]:
 
 
 def _pass_functions(file: Path) -> Iterator[str]:
-    """The functions of a module that are passes by what they take and give."""
+    """The functions of a module that have the signature of a pass."""
     for each in ast.parse(file.read_text("utf-8")).body:
         if isinstance(each, ast.FunctionDef) and not each.name.startswith("_"):
             takes = [ast.unparse(a.annotation) for a in each.args.args if a.annotation]
@@ -118,7 +118,7 @@ def _pass_functions(file: Path) -> Iterator[str]:
 
 
 def targets() -> Iterator[Gap]:
-    """Folders of targets that no registry knows."""
+    """Folders of targets that are not in the registry."""
     known = {*TARGETS.modules.values(), *READERS.values(), *FURTHER.values()}
     for file in sorted((ROOT / "targets").glob("*/target.py")):
         module = f"tunec.targets.{file.parent.name}.target"
@@ -129,7 +129,7 @@ def targets() -> Iterator[Gap]:
 
 
 def slots() -> Iterator[Gap]:
-    """Slots that a target does not cover: no row has them, and `cannot` gives no reason."""
+    """Slots that a target does not cover: no row has the slot, and `cannot` gives no reason."""
     silent: dict[str, list[str]] = {}
     for name in TARGETS:
         for slot, where in _unsaid(TARGETS[name]).items():
@@ -150,7 +150,7 @@ def slots() -> Iterator[Gap]:
 
 
 def _unsaid(target: Target) -> Mapping[str, str]:
-    """The slots that a target does not cover, each with the releases where that is so."""
+    """The slots that a target does not cover, each with the releases that lack it."""
     found: dict[str, list[str]] = {}
     for release in target.releases:
         said = target.sayable(target.dialect(Version(release)))
@@ -169,7 +169,7 @@ def _named(target: Target) -> set[str]:
 
 
 def codes() -> Iterator[Gap]:
-    """Codes of diagnostics that the source uses and that have no page, or no area."""
+    """Codes of diagnostics in the source that have no page, or no area."""
     for folder in ("compiler", "schemas", "targets"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             for code in _CODE.findall(file.read_text("utf-8")):
@@ -203,7 +203,7 @@ def rules() -> Iterator[Gap]:
 
 
 def texts() -> Iterator[Gap]:
-    """What `just new-rule` left for the author of a rule to write."""
+    """The texts that `just new-rule` left for the author of a rule."""
     yield from (Gap(place, "this is still to be written", what) for place, what in unwritten())
 
 

@@ -1,8 +1,8 @@
 """Writes the pages that are derived from the code and its tables.
 
-`python -m docs.generate` writes them; with `--check` it writes nothing, names those that are stale
-and ends with status 1 if there is one. Of README.md, what stands below a `$` in a `console` block
-is derived: it is what the command prints. Of ARCHITECTURE.md, the picture is.
+`python -m docs.generate` writes the pages; with `--check` it writes nothing, names the stale pages
+and exits with status 1 if there are any. In README.md, the text below a `$` in a `console` block is
+derived: it is the output of the command. In ARCHITECTURE.md, the picture is derived.
 """
 
 import argparse
@@ -50,7 +50,7 @@ Rows = Iterable[Sequence[str]]
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Write the files below `root`, or with `--check` compare them; return the exit status.
 
-    Nothing is derived while an addition is unfinished: what it lacks is reported instead.
+    Nothing is derived while an addition is unfinished: its gaps are reported instead.
     """
     parser = argparse.ArgumentParser(prog="python -m docs.generate")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if one is stale")
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 
 def derived() -> dict[str, str]:
-    """What each derived file should hold, by its path in the repository."""
+    """The expected text of each derived file, by its path in the repository."""
     schemas = {f"schemas/json/tunec/{name}.json": schema_text(name) for name in SCHEMAS}
     return {path: make() for path, make in _DERIVED.items()} | schemas
 
@@ -212,7 +212,7 @@ def spec_page() -> str:
 
 
 def targets_page() -> str:
-    """What each target writes, for which versions, and which slot goes to which key."""
+    """The files and versions of each target, and the key for each slot."""
     targets = [TARGETS[name] for name in TARGETS]
     intro = (
         "A dot means that the target has no key for the slot; its reasons stand below. Whether a "
@@ -282,7 +282,7 @@ def _entry(entry: Entry) -> tuple[str, ...]:
 
 
 def defaults_page() -> str:
-    """What is taken where a spec sets nothing."""
+    """The defaults of everything that a spec does not set."""
     intro = (
         "What is taken if a spec sets nothing, with its condition and its source. Of several "
         "learning rates for a method, the one of the largest size below the model's holds. What "

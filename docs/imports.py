@@ -1,4 +1,4 @@
-"""What each module of ours imports, by its syntax tree: for the picture and the tests."""
+"""The imports of each tunec module, by its syntax tree: for the picture and the tests."""
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
@@ -65,7 +65,7 @@ def imported(file: Path, *, lazy: bool) -> Iterator[str]:
 
 @cache
 def graph(*, lazy: bool) -> Mapping[str, frozenset[str]]:
-    """The modules of ours that each module imports."""
+    """The tunec modules that each module imports."""
     return {
         name: frozenset(imported(file, lazy=lazy)) & modules().keys() - {name}
         for name, file in modules().items()

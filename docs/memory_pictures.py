@@ -1,6 +1,6 @@
 """Pictures of the memory account for the guide, drawn by the charts of the report.
 
-Each is a file of its own, so that its style is inside, and it is light on any page.
+Each picture is a separate file, so its style is inside, and it has light colours on any page.
 """
 
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ from tunec.schemas.units import format_bytes
 _SPEC: Final = ROOT / "examples/five-lines/spec.yaml"
 _WIDTH: Final = 760
 _LEGEND: Final = 22
-"""Pixels of a line of the legend."""
+"""Height of a line of the legend in pixels."""
 _COLUMNS: Final = 3
 _ALIKE: Final = (
     "hardware=a100-40g-x8",
     "pin.batch.micro=1",
     "pin.activation_checkpointing.mode=layer",
 )
-"""What three methods have in common where they are compared."""
+"""The settings that the three compared methods share."""
 _STYLE: Final = """
 text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: #16202c; }
 .grid { stroke: #ccd3db; } .tick, .row-amount { fill: #4c5968; }
@@ -44,7 +44,7 @@ Terms = Mapping[str, int]
 
 
 def phases() -> str:
-    """What is alive in each moment of a step, of the spec of five lines."""
+    """The memory that is alive in each phase of a step, for the spec of five lines."""
     chosen, account = _planned()
     others = {name: terms for name, terms in account.phases.items() if name != account.peak_phase}
     bars = {f"{account.peak_phase}, with margin": _peak(account), **others}

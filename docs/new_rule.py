@@ -21,11 +21,11 @@ from tunec.compiler.lints.rows import Row, reads_of
 from tunec.compiler.lints.rule import CONSEQUENCES
 
 TO_WRITE: Final = "TO WRITE:"
-"""What stands before whatever an author still has to write."""
+"""The prefix of each text that an author still has to write."""
 _MOST: Final = 8
 _LEAST_SCORE: Final = 8.0
 _KEY_SCORE: Final = 12.0
-"""Two rules that read one key are near whatever they are called."""
+"""The score of two rules that read one key, whatever their names."""
 _SILENT: Final = frozenset(
     {"and", "beside", "for", "in", "is", "no", "not", "of", "on", "the", "to"}
 )
@@ -35,7 +35,7 @@ _EXAMPLE: Final = re.compile(
 )
 
 _MOST_LINES: Final = 360
-"""A module that is longer takes no further rule: `tests/house/test_size.py`."""
+"""The longest module that takes another rule, in lines: `tests/house/test_size.py`."""
 _SUBJECT: Final = '"""TO WRITE: the subject."""\n\n'
 _IMPORT: Final = "from tunec.compiler.lints.rows import Row, rows\n"
 _ROWS: Final = """
@@ -87,7 +87,7 @@ TO WRITE: the same, mended
 
 
 class Near(NamedTuple):
-    """A rule that may say it already, and what it shares with the new one."""
+    """A rule that may already cover the new one, and what both share."""
 
     name: str
     score: float
@@ -99,7 +99,7 @@ class Near(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Tell the neighbours of a rule, and write its files below `root` where a folder is given."""
+    """Print the neighbours of a rule, and write its files below `root` if a folder is given."""
     asked = _parser().parse_args(arguments)
     if not _NAME.fullmatch(asked.name):
         return _refuse(f"`{asked.name}`: name the bad thing in words with hyphens between")
@@ -150,12 +150,12 @@ def _reads(when: str | None) -> tuple[str, ...]:
 
 
 def near(name: str, reads: Sequence[str] = ()) -> tuple[Near, ...]:
-    """The rules nearest to a name and to keys, as many as are worth reading."""
+    """The rules nearest to a name and to keys, limited to those worth reading."""
     return tuple(each for each in _ranked(name, reads)[:_MOST] if each.score >= _LEAST_SCORE)
 
 
 def _ranked(name: str, reads: Sequence[str]) -> list[Near]:
-    """Every rule, the nearest first: by name, title, page and what they read."""
+    """Every rule, the nearest first: by name, title, page and the keys that it reads."""
     words = set(_words(" ".join((name, *(key.rpartition(":")[2] for key in reads)))))
     pages = {each: set(_words(rule_page(each))) for each in rule_names()}
     heads = {each: set(_words(f"{each} {rule_title(each)}")) for each in pages}
@@ -170,7 +170,7 @@ def _ranked(name: str, reads: Sequence[str]) -> list[Near]:
 
 
 def _rarity(words: Iterable[str], texts: Collection[set[str]]) -> dict[str, float]:
-    """How much each word tells: the more, the fewer texts have it."""
+    """The weight of each word: the higher, the fewer texts have the word."""
     return {word: log(len(texts) / (1 + sum(word in text for text in texts))) for word in words}
 
 
@@ -250,7 +250,7 @@ def _with_import(text: str) -> str:
 
 
 def _example(reads: Sequence[str]) -> tuple[str, str, str]:
-    """File, language and command as the first page has them whose rule reads such a document."""
+    """File, language and command from the first page whose rule reads such a document."""
     kinds = {key.partition(":")[0] for key in reads}
     for name in rule_names():
         if kinds == {key.partition(":")[0] for key in rule(name).reads}:
@@ -261,7 +261,7 @@ def _example(reads: Sequence[str]) -> tuple[str, str, str]:
 
 
 def unwritten(root: Path = ROOT) -> Iterator[tuple[str, str]]:
-    """What is still to be written in rules and their pages: file with line, and what."""
+    """The texts still to be written in rules and their pages: file with line, and the text."""
     for folder in _folders(root).values():
         for file in sorted((*folder.glob("*.py"), *folder.glob("*.md"))):
             for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):

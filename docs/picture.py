@@ -1,8 +1,9 @@
-"""ARCHITECTURE.md with the picture of the house, drawn from what the modules import.
+"""ARCHITECTURE.md with the picture of the architecture, drawn from the imports of the modules.
 
-A box is a package of the compiler, or a target; the few modules that stand alone are drawn where
-they are what others go through. An arrow is an import, also one inside a function; one that follows
-from others is left out, and so is each from a layer to the next, which the layers' own arrows say.
+A box is a package of the compiler, or a target; the few modules outside of packages have a box if
+others go through them. An arrow is an import, also one inside a function. An arrow that follows
+from others is left out, and so is each arrow from a layer to the next, which the layers' own arrows
+show.
 """
 
 import re
@@ -22,13 +23,13 @@ Edges = Mapping[str, frozenset[str]]
 
 
 def architecture() -> str:
-    """ARCHITECTURE.md as it is, with the picture as the imports are."""
+    """ARCHITECTURE.md with its picture redrawn from the current imports."""
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     return _PICTURE.sub(lambda _: picture(), text)
 
 
 def picture() -> str:
-    """The house as a flow chart of Mermaid, which GitHub draws."""
+    """The architecture as a flow chart of Mermaid, which GitHub draws."""
     arrows = reduced(through(boxes(imports()), frozenset(drawn())))
     lines = ["flowchart TD"]
     for layer in LAYERS[:-1]:
@@ -48,12 +49,12 @@ def _drawing(inside: Edges, layer: str) -> Iterator[str]:
 
 
 def _id(box: str) -> str:
-    """`graph`, `end` and their like are words of Mermaid: no box is called by its bare name."""
+    """The identifier of a box; a bare name such as `graph` or `end` would be a Mermaid keyword."""
     return box.replace("/", "_")
 
 
 def drawn() -> Iterator[str]:
-    """The boxes: each package of a layer, what stands alone, and schemas as one."""
+    """The boxes: each package of a layer, the modules of `_ALONE`, and schemas as one."""
     for layer in LAYERS[:-1]:
         for entry in sorted((ROOT / layer).iterdir()):
             name = f"{layer}/{entry.stem}"
@@ -65,7 +66,7 @@ def drawn() -> Iterator[str]:
 
 
 def imports() -> Edges:
-    """The modules of ours that each module of a layer imports, by their paths without `.py`."""
+    """The tunec modules that each module of a layer imports, by their paths without `.py`."""
     return {
         _path(name): frozenset(_path(other) for other in others if other not in FACE)
         for name, others in graph(lazy=True).items()

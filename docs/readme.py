@@ -1,4 +1,4 @@
-"""README.md with what its commands print: all that stands below a `$` in a `console` block."""
+"""README.md with the output of its commands: the text below each `$` in a `console` block."""
 
 import os
 import re
@@ -13,17 +13,18 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 _CONSOLE: Final = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
 _COMMAND: Final = re.compile(r"^(\$ .*\n)((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _SHOWN: Final = "error["
-"""What a text holds that shows how tunec refuses something: its command ends with status 1."""
+"""The mark of a text that shows how tunec refuses something: its command exits with status 1."""
 
 
 class CommandFailed(Exception):
-    """A command of README.md fails, and what stands below it shows no fault."""
+    """A command of README.md fails, and the text below the command shows no error."""
 
 
 def readme(text: str | None = None) -> str:
-    """README.md with what each of its commands prints; they run beside each other.
+    """README.md with the output of each of its commands, which run in parallel.
 
-    Raises CommandFailed with the output of the first that fails: it belongs in no README.
+    Raises CommandFailed with the output of the first command that fails, which belongs in no
+    README.
     """
     text = (ROOT / "README.md").read_text("utf-8") if text is None else text
     shown = [each for block in _CONSOLE.findall(text) for each in _commands(block)]
@@ -35,12 +36,12 @@ def readme(text: str | None = None) -> str:
 
 
 def _commands(block: str) -> Iterator[tuple[str, str]]:
-    """Each command's line, and what stands below it."""
+    """Each command's line, and the text below it."""
     return ((found[1], found[2]) for found in _COMMAND.finditer(block))
 
 
 def _output(shown: tuple[str, str]) -> str:
-    """What a line's command prints in the root of the repository, with this interpreter's tunec."""
+    """The output of a command in the root of the repository, with this interpreter's tunec."""
     line, before = shown
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     done = subprocess.run(  # noqa: S602  the commands are our README's own

@@ -32,24 +32,24 @@ HIDDEN: Final[Mapping[str, str]] = {
     "command": "it belongs to another command than training",
     "unreached": "no file reaches it: another check comes first, or nothing calls it",
 }
-"""Why no file shows a place."""
+"""Reasons why no file can show a place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place that refuses: its module, its function, its words, and why no file shows it."""
+    """A place that refuses: its module, its function, its words, and why no file can show it."""
 
     module: str
     function: str
     says: str
     hidden: str
     told: str
-    """The words of the refusal, where they are not those of the place, as of a bare `assert`."""
+    """The words of the refusal, if they differ from those of the place, as for a bare `assert`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository at a commit, the folder of the modules, and what git calls each module."""
+    """A repository at a commit, the folder of the modules, and the path of each module in git."""
 
     name: str
     commit: str
@@ -59,18 +59,18 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """The places of one program at one release, and which lint finds."""
+    """The places of one program at one release that refuse, and which of them lint finds."""
 
     program: str
     version: str
     package: str
     modules: tuple[str, ...]
     repository: "Repository | None"
-    """Where its source is, if its program is on no package index."""
+    """The repository of its source, if its program is on no package index."""
     sites: tuple[Site, ...]
     found: tuple[Site, ...]
     asked: tuple[Site, ...]
-    """Those of `found` of which the program itself is asked."""
+    """The places of `found` for which tests run the program itself."""
 
     @property
     def shown(self) -> tuple[Site, ...]:
@@ -79,7 +79,7 @@ class Validators:
 
     @property
     def missed(self) -> tuple[Site, ...]:
-        """The places that a file can show, and lint does not find."""
+        """The places that a file can show and lint does not find."""
         return tuple(each for each in self.shown if each not in self.found)
 
 
@@ -141,7 +141,7 @@ def _read(name: str) -> Any:
 
 
 def refusal_shares() -> Sequence[tuple[str, ...]]:
-    """Of each program: places that refuse, those a file shows, found, asked, and the share."""
+    """For each program: places that refuse, those a file shows, found, run, and the share."""
     return [
         (
             f"{each.program} {each.version}",

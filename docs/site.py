@@ -46,7 +46,7 @@ _HEADING: Final = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
 class SiteFault(Exception):
-    """What keeps the site from being built, a line for each fault."""
+    """The site cannot be built; the message has a line for each fault."""
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 
 def read_settings(root: Path) -> dict[str, Any]:
-    """What `mkdocs.yml` says, as far as it is read here."""
+    """The settings of `mkdocs.yml` that are used here."""
     loaded: dict[str, Any] = yaml.safe_load((root / SETTINGS).read_text("utf-8"))
     return loaded
 
@@ -102,7 +102,7 @@ def gathered(root: Path) -> dict[str, str]:
 
 
 def place(path: str) -> str:
-    """Where a page of the repository stands on the site: `README.md` is a folder's first page."""
+    """The path of a repository page on the site: `README.md` becomes a folder's first page."""
     own = PurePosixPath(path)
     return (own.parent / "index.md").as_posix() if own.name == "README.md" else path
 
@@ -131,7 +131,7 @@ def _linked(text: str, page: str) -> Iterator[str]:
 
 
 def _is_inside(found: re.Match[str]) -> bool:
-    """Whether this is a link to another file of the repository, and no picture."""
+    """Whether a link leads to another file of the repository, and is no picture."""
     return bool(found["to"]) and not found["bang"] and not _AWAY.match(found["to"])
 
 

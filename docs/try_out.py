@@ -38,7 +38,7 @@ PYODIDE: Final = "314.0.7"
 INTEGRITY: Final = (
     "0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A=="
 )
-"""SHA-512 of the package, as npm's registry has it."""
+"""SHA-512 of the package, as in npm's registry."""
 _RUNTIME: Final = (
     "pyodide.mjs",
     "pyodide.asm.mjs",
@@ -57,7 +57,7 @@ _COUNTS: Final = (1, 2, 4, 8)
 
 
 class Unfetched(Exception):
-    """What the page needs is not on this machine, with the reason."""
+    """A file that the page needs is not on this machine; the message gives the reason."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def cache() -> Path:
-    """Where what was fetched is kept: another release or requirement is another folder."""
+    """The folder of fetched files; another release or requirement has another folder."""
     text = f"{PYODIDE} {INTEGRITY} {(SOURCE / 'requirements.txt').read_text('utf-8')}"
     return default_cache().parent / "tryout" / hashlib.sha256(text.encode()).hexdigest()[:24]
 
@@ -133,7 +133,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
 
 
 def build(folder: Path) -> None:
-    """Write the page into a folder, with all that it loads. Raises Unfetched."""
+    """Write the page into a folder, with all files that it loads. Raises Unfetched."""
     if not cache().is_dir():
         raise Unfetched("`python -m docs.try_out --fetch` has not been run")
     shutil.rmtree(folder, ignore_errors=True)
@@ -148,7 +148,7 @@ def build(folder: Path) -> None:
 
 
 def names() -> dict[str, list[str]]:
-    """What the form offers: models, machines and targets."""
+    """The choices of the form: models, machines and targets."""
     counted = [f"{device}-x{count}" for device in device_names() for count in _COUNTS]
     return {
         "models": list(card_names()),
@@ -158,7 +158,7 @@ def names() -> dict[str, list[str]]:
 
 
 def _pack(archive: Path) -> None:
-    """All Python packages of the page as one archive, the same bytes each time."""
+    """Write all Python packages of the page to one archive, with the same bytes each time."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         for wheel in sorted((cache() / "wheels").glob("*.whl")):
             with zipfile.ZipFile(wheel) as opened:
@@ -190,7 +190,7 @@ def _own() -> Iterator[tuple[str, Path]]:
 
 
 def serve(folder: Path, port: int = 8000) -> None:
-    """Serve the page to this machine alone, until Ctrl-C."""
+    """Serve the page only to this machine, until Ctrl-C."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         sys.stderr.write(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends it)\n")

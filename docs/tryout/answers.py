@@ -1,7 +1,7 @@
-"""What the page shows of a run, from the fields of its form: the same in a browser and here.
+"""The results that the page shows for its form's fields: the same in a browser and here.
 
-In the browser this runs under Pyodide, with the package as it is installed; tests run it beside
-that and compare the numbers.
+In the browser this module runs under Pyodide, with the installed package; tests run it beside the
+browser and compare the numbers.
 """
 
 import re
@@ -31,11 +31,11 @@ _NOTHING: Final[dict[str, Any]] = {
     "time": "",
     "numbers": {},
 }
-"""What there is to show without a plan."""
+"""The results that are shown without a plan."""
 
 
 def spec_text(fields: Mapping[str, str]) -> str:
-    """The spec that the form's fields say; an empty field is left out."""
+    """The spec of the form's fields, without empty ones."""
     numbers = [
         f"{name}: {_scalar(fields[name])}" for name in ("samples", "sequence") if fields.get(name)
     ]
@@ -54,7 +54,7 @@ def spec_text(fields: Mapping[str, str]) -> str:
 
 
 def _scalar(text: str) -> str:
-    """A word or a number as it stands, anything else in quotes: no field ends its line."""
+    """A word or a number unchanged, anything else in quotes: no field can end its line."""
     word = text.strip()
     if _NUMBER.fullmatch(word) or (_WORD.fullmatch(word) and yaml.safe_load(word) == word):
         return word
@@ -66,7 +66,7 @@ def _is_plain(character: str) -> bool:
 
 
 def answer(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Everything that the page shows: verdict, charts, spec and files, or what is wrong."""
+    """Everything that the page shows: verdict, charts, spec and files, or the faults."""
     text = spec_text(fields)
     Path(SPEC).write_text(text, "utf-8")
     try:
