@@ -29,7 +29,7 @@ _END: Final = "<!-- leave one out: end -->"
 
 
 def cluster(run: Run) -> str:
-    """A number of devices of one source."""
+    """The name of a cluster: its source and its number of devices."""
     devices = run.layout.parallel.world // run.layout.nodes
     nodes = f"{run.layout.nodes} nodes of " if run.layout.nodes > 1 else ""
     return f"{run.source}, {nodes}{devices} {run.row['device']}"
@@ -43,7 +43,7 @@ def _ran(run: Run) -> Ran:
 
 
 def judged(runs: Sequence[Ran], teachers: int) -> list[float]:
-    """Errors of every other run of a cluster by the factors of so many of its runs alone."""
+    """Errors of a cluster's other runs, by factors from `teachers` of its runs."""
     found = []
     for taught in islice(combinations(_spread(runs), teachers), _MOST):
         learnt = factors(taught)
@@ -52,7 +52,7 @@ def judged(runs: Sequence[Ran], teachers: int) -> list[float]:
 
 
 def _spread(runs: Sequence[Ran]) -> Sequence[Ran]:
-    """At most so many, from the whole of the cluster."""
+    """At most `_TEACHERS` runs, spread evenly over the cluster."""
     return runs[:: ceil(len(runs) / _TEACHERS)]
 
 

@@ -33,11 +33,10 @@ HEADS: Final = {
 """The tables of transformers' `models/auto/modeling_auto.py` in which a config class is looked up,
 by what its head is called here. The first that has it counts: an encoder has a causal head too."""
 FILLED: Final = Path(__file__).with_name("card_sweep_filled.yaml")
-"""Keys that the defaults of a class leave out or that do not fit together, as config.json files
-have them."""
+"""Keys that are missing from a class's defaults or do not fit together, as in config.json files."""
 Row = Mapping[str, Any]
 Family = tuple[str, Any, str]
-"""What its head is called, the config class, and the name of the model's class."""
+"""The name of the head, the config class, and the name of the model's class."""
 
 
 def families() -> dict[str, Family]:
@@ -55,15 +54,15 @@ def families() -> dict[str, Family]:
 
 
 def filled(family: str) -> Mapping[str, Any]:
-    """What the default config of a family is filled with."""
+    """The keys that are added to the default config of a family."""
     rows = yaml.safe_load(FILLED.read_text("utf-8"))
     return next((row["config"] for row in rows if family in row["families"]), {})
 
 
 def ask(head: str, config: Any, model: str) -> Row:
-    """What deriving a card from the default config comes to: the modules' parameters or a reason.
+    """Derive a card from the default config; the row has the modules' parameters or the reason.
 
-    The config names the model's class, as a config.json does, and is filled where it has to be.
+    The config names the model's class, as a config.json does, and is filled if necessary.
     """
     from tunec.compiler.tracing.derivation import derived
     from tunec.compiler.tracing.subject import Untraceable
@@ -85,7 +84,7 @@ def ask(head: str, config: Any, model: str) -> Row:
 
 
 def _default(config: Any) -> Mapping[str, Any]:
-    """The config that the class makes of what it is filled with."""
+    """The config that the class makes from the filled keys."""
     found: Mapping[str, Any] = config.from_dict(filled(config.model_type)).to_dict()
     return found
 
@@ -95,7 +94,7 @@ def _told(fault: Exception) -> str:
 
 
 def sweep(asked: Mapping[str, Family], jobs: int, limits: tuple[int, int]) -> Iterator[Row]:
-    """Ask each family in a fork of this process, so many at once; rows as they come."""
+    """Derive each family in a fork of this process, `jobs` at once; yield rows as they finish."""
     waiting, running = list(asked), dict[int, str]()
     with tempfile.TemporaryDirectory() as folder:
         while waiting or running:
@@ -108,7 +107,7 @@ def sweep(asked: Mapping[str, Family], jobs: int, limits: tuple[int, int]) -> It
 
 
 def _shuffled(families: Iterable[str]) -> list[str]:
-    """Names in an order of their digests: what is asked first tells of all the others too."""
+    """Names in the order of their digests, so that the first ones are a sample of all others."""
     return sorted(families, key=lambda each: sha256(each.encode()).hexdigest())
 
 
@@ -145,7 +144,7 @@ def keep(rows: Mapping[str, Row]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask what is asked for, and keep each answer as it comes."""
+    """Derive the requested families, and keep each row as it finishes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", metavar="FAMILY")
     parser.add_argument("-j", "--jobs", type=int, default=2)

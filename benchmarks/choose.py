@@ -17,7 +17,7 @@ SPECS = ("five-lines", "llama-3.1-8b-dpo", "minicpm-v-2_6-lora", "simpletuner-sd
 
 
 def once(spec: Path, folder: Path) -> tuple[float, float]:
-    """Seconds of the clock and of the processor."""
+    """Wall clock seconds and processor seconds of one run."""
     command = [sys.executable, "-m", "tunec", "choose", str(spec), "-o", str(folder / "page.html")]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -21,9 +21,9 @@ from card_sweep import Family, Row, _shuffled, sweep
 ROWS: Final = Path(__file__).with_suffix(".jsonl")
 HEAD: Final = "denoiser"
 NO_DENOISER: Final = frozenset({"MotionAdapter"})
-"""Classes without a forward pass: weights that a UNet takes in (`unet_motion_model.py`)."""
+"""Classes without a forward pass: weights that a UNet loads (`unet_motion_model.py`)."""
 FEW: Final = ("trained 2",)
-"""The ways of computing that the sweep measures: all weights trained, in 16 bit."""
+"""The ways of computing that the sweep measures: all weights trained, in 16 bits."""
 CONFIGS: Final[Mapping[str, Mapping[str, Any]]] = {
     # tests/pipelines/latte/test_latte.py in diffusers 0.42.1, in the widths of the class's defaults
     "LatteTransformer3DModel": {
@@ -85,11 +85,11 @@ CONFIGS: Final[Mapping[str, Mapping[str, Any]]] = {
         "attention_head_dim": 40,
     },
 }
-"""What must be said of a class whose defaults cannot be built."""
+"""Config keys of classes that cannot be built from their defaults."""
 
 
 def denoisers() -> dict[str, Any]:
-    """Every class of diffusers' transformers and UNets that it exports, by name."""
+    """Every transformer and UNet that diffusers exports, by name."""
     import diffusers
     import torch
     from diffusers.models import transformers, unets
@@ -104,7 +104,7 @@ def denoisers() -> dict[str, Any]:
 
 
 def known() -> dict[str, str]:
-    """Classes that a rule derives, or of whose real models tunec has a card, with which."""
+    """Classes that a rule derives or whose real models have a card in tunec, with the reason."""
     from tunec.compiler.analyses.architecture.families import FAMILIES
     from tunec.schemas.models.catalogue import card, card_names
     from tunec.schemas.models.derived_card import card_name, shipped
@@ -137,7 +137,7 @@ def _measure_few() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask what is asked for, and keep each answer as it comes."""
+    """Derive the requested classes, and keep each row as it finishes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("classes", nargs="*", metavar="CLASS")
     parser.add_argument("-j", "--jobs", type=int, default=2)
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def asked_of(name: str) -> Family:
-    """A class as the sweep asks it: by its defaults, and what must be said besides."""
+    """A class as the sweep derives it: its defaults, and the keys of `CONFIGS`."""
     return HEAD, {"_class_name": name, **CONFIGS.get(name, {})}, name
 
 

@@ -47,7 +47,7 @@ _ANSWER: Final = re.compile(r"Per-GPU Memory Required for Training: ([\d.]+) GiB
 
 
 class Sizes(NamedTuple):
-    """What estimators ask of a model: parameters, those of its largest layer, bytes in fp32."""
+    """Inputs of the estimators: a model's parameters, those of its largest layer, bytes in fp32."""
 
     parameters: int
     largest: int
@@ -75,7 +75,7 @@ def accelerate(model: Sizes) -> float:
 
 
 def deepspeed(row: dict[str, Any], model: Sizes) -> float | None:
-    """What DeepSpeed says that a device keeps of the model's states; None without ZeRO."""
+    """DeepSpeed's estimate of a device's share of the model's states; None without ZeRO."""
     from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs as zero3
     from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs as zero2
 
@@ -90,7 +90,7 @@ def deepspeed(row: dict[str, Any], model: Sizes) -> float | None:
 
 
 def cookbook(clone: Path | None, row: dict[str, Any]) -> float | None:
-    """EleutherAI's calculator; None without a clone, and where it has no such method."""
+    """EleutherAI's calculator; None without a clone, or if it does not support the method."""
     if clone is None or row["method"] != "full" or row["parallel"]["offload"]:
         return None
     config, strategy = CONFIGS[row["model"]], row["parallel"]["strategy"]
@@ -129,7 +129,7 @@ def named(row: dict[str, Any]) -> str:
 
 
 def table(clone: Path | None) -> str:
-    """The table of all runs, in GiB, with what each estimate misses."""
+    """The table of all runs in GiB, with the error of each estimate."""
     found = {each.id: each for each in measurements()}
     models = {name: sizes(config) for name, config in CONFIGS.items()}
     rows = [_row(found[name], models[found[name].row["model"]], clone) for name in RUNS]
@@ -154,7 +154,7 @@ def _cell(answer: float | None, truth: int) -> str:
 
 
 def versions(clone: Path | None) -> str:
-    """What was asked, with its version."""
+    """The estimators with their versions."""
     names = ("accelerate", "deepspeed", "transformers", "torch")
     said = [f"{name} {version(name)}" for name in names]
     if clone is not None:
@@ -164,7 +164,7 @@ def versions(clone: Path | None) -> str:
 
 
 def main() -> None:
-    """Print the table, or put it into the page."""
+    """Print the table, or write it to the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cookbook", type=Path, metavar="CLONE", help="of EleutherAI/cookbook")
     parser.add_argument("--write", action="store_true", help="put the table into the page")

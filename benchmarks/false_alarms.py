@@ -34,7 +34,7 @@ Row = Mapping[str, Any]
 
 
 def rounds() -> dict[str, Row]:
-    """What each round drew, and from which repositories, by its name."""
+    """The repositories of each round and the numbers to draw, by the round's name."""
     held: dict[str, Row] = yaml.safe_load(ROUNDS.read_text("utf-8"))
     return held
 
@@ -45,13 +45,13 @@ def judged() -> list[Row]:
 
 
 def missing(repositories: Mapping[str, str], folder: Path) -> list[str]:
-    """Those that lie not below the folder, as `OWNER/NAME@COMMIT`."""
+    """Repositories that are not below the folder, as `OWNER/NAME@COMMIT`."""
     absent = (name for name in repositories if not (folder / name).is_dir())
     return [f"{name}@{repositories[name]}" for name in absent]
 
 
 def row_of(repository: str, commit: str, found: Diagnostic) -> Row:
-    """A finding by where it is, without a verdict."""
+    """The row of a finding at its place, without a verdict."""
     label, span = found.primary, found.span
     return {
         "repository": repository,
@@ -71,7 +71,7 @@ def place_of(row: Row) -> tuple[Any, ...]:
 
 
 def lint(repository: str, commit: str, folder: Path) -> list[Row]:
-    """What lint finds in one repository; what is slow or has no place is printed."""
+    """The findings in one repository; slow files and findings without a place are printed."""
     start = time.process_time()
     with contextlib.chdir(folder / repository):
         linted = tunec.lint(".")
@@ -90,9 +90,9 @@ def lint(repository: str, commit: str, folder: Path) -> list[Row]:
 def draw(
     found: Iterable[Row], seed: int, wanted: Mapping[str, int], most: int | None = None
 ) -> Iterator[Row]:
-    """As many of each severity as a round wants, all of those there are if there are fewer.
+    """As many findings of each severity as a round requests, or all of them if there are fewer.
 
-    `most`: how many of each severity may be of one repository.
+    `most`: the most findings of each severity from one repository.
     """
     ordered = sorted(found, key=lambda row: (*map(str, place_of(row)), row["message"]))
     for severity in SEVERITIES:
@@ -115,7 +115,7 @@ def _few_of_each(rows: Iterable[Row], most: int) -> Iterator[Row]:
 
 
 def tell_what_remains(name: str, found: Sequence[Row]) -> None:
-    """How many of a round's findings are still reported, by severity and verdict."""
+    """Print how many of a round's findings are still reported, by severity and verdict."""
     reported = {place_of(row): row["severity"] for row in found}
     then, now = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for row in judged():
@@ -130,7 +130,7 @@ def tell_what_remains(name: str, found: Sequence[Row]) -> None:
 
 
 def run(name: str, round_: Row, folder: Path, *, is_drawn: bool) -> None:
-    """Lint the repositories of a round, and say or draw what it is about."""
+    """Lint the repositories of a round, and print the rest of its findings or a new draw."""
     repositories = round_["repositories"]
     for absent in missing(repositories, folder):
         print(f"missing: {absent}")
@@ -145,7 +145,7 @@ def run(name: str, round_: Row, folder: Path, *, is_drawn: bool) -> None:
 
 
 def main() -> None:
-    """Ask about one round, or all of them."""
+    """Run one round, or all of them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repositories", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--round", choices=rounds())

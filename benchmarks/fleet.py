@@ -49,19 +49,19 @@ def clusters() -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a run took."""
+    """The time and memory of a run."""
 
     seconds: float
-    """Of the clock."""
+    """Wall clock time."""
     processor_seconds: float
-    """Of all its processes together."""
+    """Processor time of all its processes together."""
     most_bytes: int
     """The largest resident memory of any process so far."""
 
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _EVERY: Final = 10_000
-"""Pairs after which a line says how far the build is."""
+"""The number of pairs after which a line reports the build's progress."""
 
 
 def run(folder: Path, jobs: int) -> Taken:
@@ -78,7 +78,7 @@ def run(folder: Path, jobs: int) -> Taken:
 
 
 def _follow(process: "subprocess.Popen[bytes]", tree: Path) -> None:
-    """Say what a build has taken each time that some more pairs are in the parts of its lock."""
+    """Print the cost of a build whenever `_EVERY` more pairs are in the parts of its lock."""
     done, told = 0, 0
     read: dict[Path, int] = {}
     while process.poll() is None:

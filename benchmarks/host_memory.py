@@ -29,7 +29,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests/analyses/memory"))
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run: how large the model is, and what ZeRO does."""
+    """One run: the size of the model, and the settings of ZeRO."""
 
     layers: int
     stage: int
@@ -66,7 +66,7 @@ def config(case: Case) -> dict[str, Any]:
 
 
 def accounted(case: Case) -> dict[str, Any]:
-    """What the accounts say: of the host, and of the device that is the host here."""
+    """The accounts of the host, and of the device, whose memory is the host's here."""
     from workload_builders import (  # type: ignore[import-not-found]
         MIXED,
         full,
@@ -107,7 +107,7 @@ fitted to: what a node's memory in use grew by, or whether its RAM was enough.
 
 
 def held(row: dict[str, Any]) -> tuple[int, int]:
-    """Bytes measured in the second step, and accounted, without the bare process."""
+    """Measured bytes in the second step, and accounted bytes, without those of the bare process."""
     found = accounted(Case(**row["case"]))
     phases = [sum(terms.values()) for name, terms in found["device"].items() if name != _IDLE]
     host = sum(found["host"].values()) - found["host"]["processes"]
@@ -135,7 +135,7 @@ def page() -> Iterator[str]:
 
 
 def _reported() -> Iterator[str]:
-    """What others report of their hosts."""
+    """Reports of other users about their hosts."""
     from test_host_published import ROWS, host_of  # type: ignore[import-not-found]
 
     yield _REPORTED
@@ -150,7 +150,7 @@ def _reported() -> Iterator[str]:
 
 
 def _ended(row: dict[str, Any]) -> str:
-    """Whether a host's RAM was enough."""
+    """Whether the RAM of a host was sufficient, in words."""
     return f"{'ran in' if row['ran'] else 'ran out of'} {row['ram'] / 1e9:.0f} GB"
 
 
@@ -158,13 +158,13 @@ def _ended(row: dict[str, Any]) -> str:
 
 
 def resident() -> int:
-    """Bytes of this process that lie in RAM."""
+    """Bytes of this process in RAM."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
 
 class Highest:
-    """The most that was resident between two moments, looked at every few milliseconds."""
+    """The highest resident memory between two moments, sampled every few milliseconds."""
 
     def __init__(self) -> None:
         self.most, self._on = 0, True
@@ -185,7 +185,7 @@ class Highest:
 
 
 def measure(case: Case) -> dict[str, int]:
-    """Run two steps and say what was resident when."""
+    """Run two steps and return the resident memory at their moments."""
     os.environ |= {"DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1", "RANK": "0"}
     os.environ |= {"LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_PORT": "0"}
     import deepspeed
@@ -249,7 +249,7 @@ def _step(engine: Any, case: Case) -> int:
 
 
 def rows() -> Iterator[dict[str, Any]]:
-    """Each case, measured in a process of its own, beside what the accounts say."""
+    """Each case, measured in a separate process, with its accounts."""
     for case in CASES:
         command = [sys.executable, __file__, "--case", json.dumps(asdict(case))]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -266,7 +266,7 @@ def _versions() -> dict[str, str]:
 
 
 def main(show: Callable[[str], Any] = print) -> None:
-    """Measure all cases, or the one of this process."""
+    """Measure all cases, or only the case of this process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--case", type=json.loads)

@@ -1,7 +1,7 @@
-"""What a check of an emitted file by its reader's JSON Schema costs: to import it, and to ask it.
+"""The cost of checking an emitted file by its reader's JSON Schema: import and check.
 
-Our own check beside `jsonschema`, and `jsonschema_rs` where it is installed. The files are those of
-the README's spec; processor time, medians of alternating runs.
+tunec's own check beside `jsonschema`, and `jsonschema_rs` if it is installed. The files are those
+of the README's spec; processor time, medians of alternating runs.
 """
 
 import sys
@@ -30,7 +30,7 @@ RUNS = 15
 
 
 def check_of(name: str, said: Any) -> Callable[[Any], bool]:
-    """The check of a schema by one of the means."""
+    """The check of a schema by one of the implementations."""
     if name == "tunec.compiler.json_check":
         return lambda values: is_valid(values, said)
     check: Callable[[Any], bool] = import_module(name).Draft202012Validator(said).is_valid
@@ -44,7 +44,7 @@ def seconds(what: Callable[[], Any]) -> float:
 
 
 def compare(target: Target, version: Version, loaded: Loaded, names: list[str]) -> None:
-    """Print how long each of the means takes for the files of one target."""
+    """Print the time that each implementation takes for the files of one target."""
     files = compile_spec(loaded, [(target, version)]).artifacts[target.name]
     by_name = {file.name: file for file in target.files}
     for each in files:

@@ -45,7 +45,7 @@ def cold_pair() -> list[float]:
 
 
 def rules_import() -> float:
-    """Seconds to import every rule, after what they build on."""
+    """Seconds to import every rule, after the modules on which rules depend."""
     code = (
         "import time; from tunec.compiler.lints import lint, index; t = time.perf_counter(); n = "
         "len(list(index.rules())); print(n, time.perf_counter() - t)"
@@ -58,7 +58,7 @@ def rules_import() -> float:
 
 
 def over(folder: Path) -> None:
-    """Lint each file of a tree, and print how many a second."""
+    """Lint each file of a tree, and print the files per second."""
     import tunec
 
     files = [each for each in sorted(folder.rglob("*")) if each.suffix in ENDINGS]
@@ -84,7 +84,7 @@ def one_folder(count: int, strangers: int) -> float:
 
 
 def folders() -> None:
-    """What one folder costs by its size, with and without files of nobody."""
+    """Print the cost of one folder by its size, with and without files of no known program."""
     few, many = FOLDERS
     one_folder(few, few // 3)  # rules are imported
     for what, share in (("arguments alone", 0.0), ("two thirds are nobody's", 2 / 3)):

@@ -46,7 +46,7 @@ def edited(editor: Any, file: str, texts: list[str]) -> list[float]:
 
 
 def variants(text: str, count: int) -> list[str]:
-    """A spec with that many lengths of a sequence, or as many comments where it has none."""
+    """Copies of a spec with `count` sequence lengths, or with as many comments if it sets none."""
     words = text.split("sequence: ", 1)
     if len(words) == 1:
         return [f"{text}# {at}\n" for at in range(count)]
@@ -91,7 +91,7 @@ def configs(editor: Any, folder: Path) -> None:
 
 
 def leak(editor: Any, edits: int) -> None:
-    """Resident memory while one types."""
+    """Print the resident memory during edits."""
     files = sorted(EXAMPLES.glob("*/spec.yaml"))
     texts = [each.read_text("utf-8") for each in files]
     for each, text in zip(files, texts, strict=True):
@@ -106,13 +106,13 @@ def leak(editor: Any, edits: int) -> None:
 
 
 def resident(pid: int) -> int:
-    """Bytes of a process that are in memory."""
+    """Resident memory of a process in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text("utf-8").splitlines()
     return next(int(each.split()[1]) * 1024 for each in lines if each.startswith("VmRSS"))
 
 
 def processor(pid: int) -> float:
-    """Seconds of a processor that a process has taken."""
+    """Processor seconds that a process has used."""
     words = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -127,7 +127,7 @@ def _by_kind(every: Sequence[Measurement]) -> Iterator[str]:
 
 
 def _kind(one: Measurement) -> str:
-    """What is trained how; state on the host is one kind, and so is each other kind of model."""
+    """The kind of training; state on the host is one kind, and so is each other kind of model."""
     known = one.account
     workload, layout = known.workload, known.layout
     moved = {layout.zero.offload_optimizer, layout.zero.offload_param} != {"none"}
@@ -196,7 +196,7 @@ def _run(row: dict[str, Any]) -> str:
 
 
 def _makers() -> Iterator[str]:
-    """The two tables that differ from what is required by more than the allocator's slack."""
+    """The published tables that differ from the requirement by more than the allocator's slack."""
     yield "### Tables of makers that show what a driver shows"
     yield ""
     yield (

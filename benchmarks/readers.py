@@ -79,7 +79,7 @@ DIALECTS: Final = {
     "accelerate": "compute_environment: LOCAL_MACHINE\nnum_processes: 2\n",
     "trl": "model_name_or_path: a/b\ndataset_name: c\nmax_length: 512\noutput_dir: out\n",
 }
-"""How a file of each begins."""
+"""The beginning of a file in each dialect."""
 
 
 def _dialect(name: str) -> Text:
@@ -168,7 +168,7 @@ def seconds(words: tuple[str, ...]) -> float:
 
 
 def sizes(most: int) -> Iterator[int]:
-    """From the smallest by steps."""
+    """The sizes of the texts, from the smallest in steps up to `most`."""
     size = SMALLEST
     while size <= most:
         yield size

@@ -1,7 +1,7 @@
-"""What a cold `tunec compile` costs, as a ratio to importing the libraries that it stands on.
+"""The cost of a cold `tunec compile`, as a ratio to the import of the libraries that it uses.
 
-Runs of both alternate, so that a busy machine slows both; medians of wall time and of CPU time. The
-ratio is what can be compared between machines.
+Runs of both alternate, so that a busy machine slows both; medians of wall time and of CPU time.
+Only the ratio can be compared between machines.
 """
 
 import argparse

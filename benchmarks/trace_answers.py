@@ -17,7 +17,7 @@ and a window."""
 
 
 def evaluated(model: Model) -> Iterator[Combination]:
-    """Greedy answers and beams; of one model also with adapters, autocast and shards."""
+    """Greedy answers and beams; for one model also with adapters, autocast and shards."""
     one = Combination(model.name, sequence=768, micro=8, packing=False, answers=256)
     one = replace(one, checkpointed=True)
     if model.kind == "encoder-decoder":

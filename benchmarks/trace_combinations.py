@@ -1,6 +1,7 @@
-"""The combinations of docs/memory-accuracy.md: architectures, and what is trained how on them.
+"""The combinations of docs/memory-accuracy.md: architectures, each with several kinds of training.
 
-A combination is plain data, which `subject` turns into what both the account and the trace take.
+A combination is plain data, which `subject` converts to the input of both the account and the
+trace.
 """
 
 import sys
@@ -297,7 +298,7 @@ _STATES: Final[dict[tuple[str, str], dict[str, Any]]] = {
 
 
 def subject(row: Combination) -> Subject:
-    """What the account and the trace are asked about a row."""
+    """The input of the account and of the trace for a row."""
     model = BY_NAME[row.model]
     config = config_of(model)
     processor = card(row.model).processor if model.source.startswith("card") else {}

@@ -1,4 +1,4 @@
-"""Rows of diffusion models: what is trained how, and recomputed in which segments."""
+"""Rows of diffusion models: the trained weights, and the segments that are recomputed."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,11 +9,11 @@ from trace_row import Combination
 from tunec.schemas.frozen import replace
 
 _SEGMENTED: Final = frozenset({"sd3-medium", "flux.1-dev"})
-"""Families for which SimpleTuner takes an interval."""
+"""Families for which SimpleTuner supports an interval."""
 _MEASURED: Final = frozenset({"pixart-sigma-xl-2-1024", "wan2.1-t2v-1.3b"})
-"""Those whose blocks were read off their class: adapters on them alone."""
+"""Models whose blocks were measured on their class: only adapters are trained on them."""
 _EDITS: Final = frozenset({"flux.1-kontext-dev", "qwen-image-edit-2511"})
-"""Those that are given pictures beside the one to be painted."""
+"""Models that take reference pictures beside the picture to be painted."""
 _ATTENTION: Final = ("to_q", "to_k", "to_v", "to_out.0")
 
 

@@ -25,7 +25,7 @@ class Model:
     config: dict[str, Any]
     source: str
     layers: int = 0
-    """How many layers are left of it; 0: all."""
+    """The number of layers that are kept; 0: all."""
 
 
 def _models() -> Iterator[Model]:
@@ -46,7 +46,7 @@ _DEPTH: Final = ("num_hidden_layers", "num_layers", "n_layer")
 
 
 def config_of(model: Model) -> dict[str, Any]:
-    """The model's config with the layers that are left of it."""
+    """The model's config with only the layers that are kept."""
     config = dict(model.config)
     if model.layers:
         config = _cut(config, model.layers)
@@ -56,7 +56,7 @@ def config_of(model: Model) -> dict[str, Any]:
 
 
 def _cut(config: dict[str, Any], layers: int) -> dict[str, Any]:
-    """The config with so many layers, and no list that names each of the former ones."""
+    """The config with so many layers, and without lists that have an entry for each old layer."""
     depth = {key: layers for key in _DEPTH if key in config}
     lists = ("layer_types", "mlp_layer_types")
     return {k: v for k, v in config.items() if k not in lists} | depth

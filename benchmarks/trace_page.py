@@ -54,12 +54,12 @@ def accounted(row: Combination) -> int:
 
 
 def error_of(row: dict[str, Any]) -> float:
-    """By how much today's account is above a recorded trace, as a share of it."""
+    """The relative error of today's account: positive if it is above the recorded trace."""
     return accounted(combination_of(row)) / float(row["peak_bytes"]) - 1
 
 
 def errors_by_phase(row: dict[str, Any]) -> dict[str, float]:
-    """By how much the account of each phase is above the recorded one, as a share of it."""
+    """The relative error of the account of each phase: positive if it is above the recorded one."""
     asked = subject(combination_of(row))
     found = account(asked.workload, asked.layout)
     lines: dict[str, int] = {}

@@ -69,7 +69,7 @@ def preference_of(row: Combination) -> Preference | None:
 
 
 def generation_of(row: Combination) -> Generation | None:
-    """What the model itself writes for GRPO; vLLM's cache is its own."""
+    """The answers that the model itself generates for GRPO; vLLM has its own cache."""
     if not row.rewarded:
         return None
     own = row.rewarded == "transformers"

@@ -9,7 +9,7 @@ from tunec.schemas.terms import FsdpPrefetch, FsdpSharding
 
 
 class Combination(Struct, frozen=True):
-    """One row: a model, and what differs from a bf16 run of one sample on one device."""
+    """One row: a model, and the differences from a bf16 run of one sample on one device."""
 
     model: str
     method: str = "full"
@@ -34,42 +34,43 @@ class Combination(Struct, frozen=True):
     dropout: float = 0.0
     zero: dict[str, Any] = field(default_factory=dict)
     fsdp: FsdpSharding | Literal[""] = ""
-    """Sharding of FSDP, where that is the engine."""
+    """Sharding of FSDP, if that is the engine."""
     version: int = 2
-    """Of FSDP: 1 FullyShardedDataParallel, 2 fully_shard."""
+    """Version of FSDP: 1 is FullyShardedDataParallel, 2 is fully_shard."""
     prefetch: FsdpPrefetch = "pre"
     """When FSDP's backward pass gathers the next unit."""
     nodes: int = 1
-    """Over which the ranks are spread: hybrid sharding splits inside of one."""
+    """Number of nodes of the ranks: hybrid sharding shards inside of a node."""
     moved: bool = False
     """Whether FSDP's shards, gradients and optimizer states are on the host."""
     loss: str = "full"
     reference: str = ""
-    """Of DPO and GRPO, where it is not empty: base, resident or precomputed."""
+    """Kind of reference of DPO and GRPO, if not empty: base, resident or precomputed."""
     reentrant: bool = False
     segment: int = 1
-    """Layers recomputed together."""
+    """Number of layers that are recomputed together."""
     gap: int = 0
-    """Layers after them that keep everything."""
+    """Number of layers after them that keep everything."""
     offload: bool = False
     """Whether the inputs of recomputed layers wait in host RAM."""
     answers: int = 0
-    """Tokens that evaluation, or GRPO, writes after a prompt, both together a sequence; 0: none."""
+    """Tokens that evaluation or GRPO generates after a prompt, which both fill a sequence; 0:
+    none."""
     dora: bool = False
     merged: bool = False
-    """Whether the adapters are merged on the device when the step is done."""
+    """Whether the adapters are merged on the device after the step."""
     rewarded: str = ""
-    """What writes GRPO's answers, where it is not empty: transformers or vllm."""
+    """Generator of GRPO's answers, if not empty: transformers or vllm."""
     beams: int = 1
-    """Candidates for each answer."""
+    """Number of beams per answer."""
     pictures: int = 0
-    """Pictures that a denoiser is given beside the one that it paints."""
+    """Number of reference pictures of a denoiser, beside the one that it paints."""
     text_only: bool = False
     """Whether no sample of a vision-language model has a picture."""
 
     @property
     def title(self) -> str:
-        """What differs from the simplest, in a few words."""
+        """The differences from the simplest row, in a few words."""
         plain = asdict(Combination(self.model))
         named = {"method": self.method, "states": self.states}
         named |= {k: v for k, v in asdict(self).items() if v != plain[k] and k not in named}

@@ -28,7 +28,7 @@ DATA: Final = ROOT / "tests/tracing/data/traced.json"
 
 
 def main() -> None:
-    """Trace what is asked for and write the data and the page."""
+    """Trace the requested combinations and write the data and the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--resume", action="store_true", help="keep rows that are recorded")
     parser.add_argument("--only", default="", help="trace rows whose model and title hold this")
@@ -56,7 +56,7 @@ def _as_text(rows: list[dict[str, Any]]) -> str:
 
 
 def key_of(combination: dict[str, Any]) -> str:
-    """One text for one combination."""
+    """A text that identifies a combination."""
     whole = asdict(Combination(combination["model"])) | combination
     return json.dumps(whole, sort_keys=True, default=list)
 
@@ -89,7 +89,7 @@ def _in_order(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def rows(jobs: int, wanted: list[Combination]) -> Iterator[dict[str, Any]]:
-    """Trace each combination in a child of its own, which shares what is imported here."""
+    """Trace each combination in a separate child, which shares the modules imported here."""
     _import_all()
     context = multiprocessing.get_context("fork")
     # those with the most operations last
@@ -114,7 +114,7 @@ def _import_all() -> None:
 
 
 def recorded(row: Combination) -> dict[str, Any]:
-    """The record of one combination, or why it could not be traced."""
+    """The record of one combination, or the reason why it could not be traced."""
     try:
         return traced_row(row)
     except Exception as fault:  # noqa: BLE001  a row that fails is recorded as such
@@ -124,7 +124,7 @@ def recorded(row: Combination) -> dict[str, Any]:
 
 
 def traced_row(row: Combination) -> dict[str, Any]:
-    """What is recorded of one trace: bytes by phase, and at the peak by group."""
+    """The record of one trace: bytes by phase, and bytes at the peak by group."""
     from tunec.compiler.tracing.live.single_process import run
 
     asked = subject(row)

@@ -68,7 +68,7 @@ def groups() -> Iterator[Gap]:
 
 
 def decisions() -> Iterator[Gap]:
-    """Slots that the pass of their group does not decide, by the first pass that leaves one out."""
+    """Slots that a pass leaves out of its groups, for the first pass that leaves any out."""
     loaded = load_spec(ROOT / _SPEC)
     if loaded.spec is None:
         raise ValueError(loaded.diagnostics)
@@ -89,7 +89,7 @@ def _undecided(path: str, each: Pass) -> Gap:
 
 
 def passes() -> Iterator[Gap]:
-    """Passes that do not run, or whose docstring is missing."""
+    """Passes that do not run, or whose docstring does not begin with a sentence of one line."""
     run = {each.run.__name__ for each in PIPELINE}
     for file in sorted((ROOT / "compiler/passes").glob("*.py")):
         for name in _pass_functions(file):

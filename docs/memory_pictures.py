@@ -52,7 +52,7 @@ def phases() -> str:
 
 
 def methods() -> str:
-    """The peaks of one model trained in three ways on the same devices, a sample at a time."""
+    """The peaks of one model trained by three methods on the same devices, one sample at a time."""
     bars: dict[str, Terms] = {}
     for method in ("full", "lora", "qlora"):
         chosen, account = _planned(f"method={method}", *_ALIKE)

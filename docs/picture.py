@@ -91,7 +91,7 @@ def _box(module: str) -> str:
 
 
 def through(edges: Edges, kept: frozenset[str]) -> Edges:
-    """The arrows between kept boxes, where one through others counts as one to what is behind."""
+    """The arrows between kept boxes; other boxes are replaced by the boxes behind them."""
     return {each: frozenset(_behind(each, edges, kept)) for each in edges if each in kept}
 
 

@@ -153,7 +153,7 @@ def write(pages: Mapping[str, str], root: Path, folder: Path) -> None:
 
 
 def build(root: Path, html: Path, pages: Mapping[str, str]) -> None:
-    """Run Zensical, add what it does not write, and check the links of what it wrote."""
+    """Run Zensical, add the files that it does not write, and check the links of its pages."""
     shutil.rmtree(html, ignore_errors=True)
     program = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "-f", SETTINGS]
     if subprocess.run(program, cwd=root, check=False).returncode:  # noqa: S603  our own arguments
