@@ -29,7 +29,7 @@ _END: Final = "<!-- leave one out: end -->"
 
 
 def cluster(run: Run) -> str:
-    """The name of a cluster: its source and its number of devices."""
+    """The name of a run's cluster: its source, its nodes, and the number and type of devices."""
     devices = run.layout.parallel.world // run.layout.nodes
     nodes = f"{run.layout.nodes} nodes of " if run.layout.nodes > 1 else ""
     return f"{run.source}, {nodes}{devices} {run.row['device']}"

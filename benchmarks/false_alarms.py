@@ -66,12 +66,12 @@ def row_of(repository: str, commit: str, found: Diagnostic) -> Row:
 
 
 def place_of(row: Row) -> tuple[Any, ...]:
-    """By what a judged finding is known again: its line, key and rule, not its words."""
+    """The fields that identify a judged finding: its file, line, key and rule, not its words."""
     return tuple(row[each] for each in ("repository", "file", "line", "key", "rule"))
 
 
 def lint(repository: str, commit: str, folder: Path) -> list[Row]:
-    """The findings in one repository; slow files and findings without a place are printed."""
+    """The findings in one repository; slow lints and findings without a place are printed."""
     start = time.process_time()
     with contextlib.chdir(folder / repository):
         linted = tunec.lint(".")

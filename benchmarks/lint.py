@@ -67,7 +67,7 @@ def over(folder: Path) -> None:
 
 
 def one_folder(count: int, strangers: int) -> float:
-    """Seconds of a processor to lint a folder: arguments for one engine, and files of nobody."""
+    """Processor seconds to lint a folder: arguments for one engine, and files of no program."""
     from tunec.compiler.lints.lint import lint_files
     from tunec.targets.registry import TARGETS
 

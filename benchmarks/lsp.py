@@ -1,13 +1,13 @@
-"""How soon `tunec lsp` answers an edit, as an editor sees it, and whether it grows while one types.
+"""Measure how soon `tunec lsp` answers an edit, and whether its memory grows during edits.
 
     python benchmarks/lsp.py [--edits 300] [--leak 10000] [FOLDER]
 
-The server is a process of its own, spoken to over stdio. Each edit of a spec changes one of its
-numbers, so that it is planned anew, and is answered when its diagnostics are shown: the pause after
-typing is part of the time. With FOLDER (any tree of configs), each of its files is edited once
-too. `--leak` types so many edits, half of them half written, and prints the resident memory on the
-way. Beside the times of the clock stand those of the server's processor, on which other work on the
-machine tells less.
+The server is a separate process, with which the benchmark communicates over stdio. Each edit of a
+spec changes one of its numbers, so that it is planned again; it is answered when its diagnostics
+are shown, so the pause after typing is part of the time. With FOLDER (any tree of configs), each of
+its files is edited once too. `--leak` types so many edits, half of them incomplete, and prints the
+resident memory meanwhile. Beside wall clock times stand those of the server's processor, which
+depend less on other work on the machine.
 """
 
 import argparse

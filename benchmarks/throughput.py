@@ -1,8 +1,8 @@
 """Plans per second in one process: one spec, read once, on every nameable cluster.
 
-A cluster counts when it was planned, whether or not the spec fits it; what would make it fit is not
-looked for, as in a fleet. CPU time, which another process on the machine does not change;
-garbage is collected as the command line does it.
+A cluster counts as planned whether or not the spec fits it; repairs are not searched for, as in a
+fleet. CPU time is measured, which other processes on the machine do not change; garbage is
+collected as the command line does it.
 """
 
 import argparse

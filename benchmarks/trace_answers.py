@@ -34,7 +34,7 @@ def evaluated(model: Model) -> Iterator[Combination]:
 
 
 def answers_of(row: Combination, model: Model) -> Generation | None:
-    """What evaluation writes; an encoder reads the whole sequence, which is then the prompt."""
+    """What evaluation generates; an encoder reads the whole sequence, which is then the prompt."""
     if not row.answers:
         return None
     apart = row.answers if model.kind == "encoder-decoder" else 0

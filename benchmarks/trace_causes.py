@@ -53,7 +53,7 @@ def narrow_scores(one: Combination) -> Iterator[Combination]:
 
 
 def wide_head(one: Combination) -> Iterator[Combination]:
-    """A head so wide that its gradient is more than the loss of few tokens."""
+    """A head so wide that its gradient is larger than the loss of few tokens."""
     one = replace(one, checkpointed=True, accumulation=2, sequence=1024)
     yield replace(one, states="fp32")
     yield replace(one, states="autocast")
@@ -92,7 +92,7 @@ def wide_queries(one: Combination) -> Iterator[Combination]:
 
 
 def texts_alone(one: Combination) -> Iterator[Combination]:
-    """A tower that is to be trained and that no picture passes, under each engine."""
+    """A tower that is trained but that no picture passes through, under each engine."""
     yield replace(one, engine="ddp", world=8)
     sharded = replace(one, states="mixed", engine="deepspeed", world=8, checkpointed=True)
     for stage in (1, 2, 3):
@@ -129,7 +129,7 @@ def own_gelu(one: Combination) -> Iterator[Combination]:
 
 
 def encoder_decoder(model: Model) -> Iterator[Combination]:
-    """Models with an encoder, and a decoder or none."""
+    """Models with an encoder, with or without a decoder."""
     one = Combination(model.name, sequence=512, packing=False)
     if model.name == "t5-base":
         # with its own dropout, as it is usually trained

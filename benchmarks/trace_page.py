@@ -76,7 +76,7 @@ def combination_of(row: dict[str, Any]) -> Combination:
 
 
 def class_of(row: dict[str, Any]) -> str:
-    """Dense decoders and their like on one device, or sharded over several."""
+    """The class of a row: "sharded" with an engine, else the kind of its model."""
     given = row["combination"]
     kind: str = BY_NAME[given["model"]].kind
     return "sharded" if given["engine"] != "none" else kind

@@ -62,7 +62,7 @@ def _on_fsdp(one: Combination, adapters: Combination) -> Iterator[Combination]:
 
 
 def preference_of(row: Combination) -> Preference | None:
-    """What compares answers: pairs of given ones, or those of a group that the model wrote."""
+    """The preference method: over pairs of given answers, or a group of generated answers."""
     if row.rewarded:
         return Preference(1, row.reference or "none", row.answers, row.rewarded == "vllm")  # type: ignore[arg-type]
     return Preference(2, row.reference) if row.reference else None  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ def fully_sharded(one: Combination) -> Iterator[Combination]:
 
 
 def heads_in_tiles(sharded: Combination) -> Iterator[Combination]:
-    """TRL's loss, which makes a head whole that FSDP's hooks pass by: with adapters."""
+    """TRL's loss, which gathers a head that FSDP's hooks miss: with adapters."""
     tiled = replace(sharded, loss="chunked")
     yield tiled
     for method in ("lora", "qlora"):
@@ -55,7 +55,7 @@ def _replicated_and_moved(sharded: Combination) -> Iterator[Combination]:
 
 
 def flat(one: Combination) -> Iterator[Combination]:
-    """FSDP 1: each kind of sharding, of precision and of gathering ahead."""
+    """FSDP 1: each kind of sharding, of precision and of prefetching."""
     sharded = replace(one, states="fsdp", engine="fsdp", world=8, fsdp="full", version=1)
     recomputed = replace(sharded, checkpointed=True)
     yield recomputed
@@ -85,7 +85,7 @@ def flat(one: Combination) -> Iterator[Combination]:
 
 
 def flat_halves(one: Combination, targets: tuple[str, ...]) -> Iterator[Combination]:
-    """FSDP 1 of a model with an encoder and a decoder; version 2 takes none that ties both."""
+    """FSDP 1 of an encoder-decoder model; version 2 does not support models that tie both."""
     whole = replace(one, states="fsdp", engine="fsdp", world=8, fsdp="full", version=1, micro=4)
     yield whole
     yield replace(whole, fsdp="grad_op")
@@ -95,7 +95,7 @@ def flat_halves(one: Combination, targets: tuple[str, ...]) -> Iterator[Combinat
 
 
 def in_one_bucket(one: Combination) -> Iterator[Combination]:
-    """Models of which the reduce bucket holds every gradient, on one rank and on many."""
+    """Models whose gradients all fit in the reduce bucket, on one rank and on many."""
     each = replace(one, states="mixed", engine="deepspeed", checkpointed=True)
     yield replace(each, world=1, stage=2)
     yield replace(each, world=1, stage=1, zero={"overlap_comm": True})
@@ -114,7 +114,7 @@ SHARED: Final = frozenset(
 
 
 def shared(one: Combination) -> Iterator[Combination]:
-    """Layers over some ranks (AutoTP), and sequences over some (Ulysses)."""
+    """Layers split over some ranks (AutoTP), and sequences split over some (Ulysses)."""
     each = replace(one, states="mixed", engine="deepspeed", world=8, checkpointed=True)
     yield replace(each, tensor=2, stage=1)
     yield replace(each, tensor=4, stage=2, micro=2)

@@ -180,7 +180,7 @@ def _is_like(alone: Sizes, several: Sizes | None) -> bool:
 
 
 def _joint(at: int, passes: Mapping[Grid, Sizes]) -> str:
-    """ "double" if a block's attention compares picture and text in one sequence, else "none"."""
+    """The stream of a block's attention: "double" if it joins picture and text, else "none"."""
     return (
         "double"
         if all(p.compared.get(at, 0) >= g.image + g.text for g, p in passes.items())
