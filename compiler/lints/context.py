@@ -1,13 +1,13 @@
-"""The run: documents that are read together, what they say, and what is known beside them.
+"""The run: documents that are read together, what they set, and the facts known beside them.
 
-This is what a rule is given. It answers, in this order of usefulness:
+Every rule receives a run. It answers, in this order of usefulness:
 
-- `run.slot("zero.stage")`: a decision in tunec's own words, whichever file says it;
-- `run.effective("deepspeed", "zero_optimization.stage")`: a consumer's key, as it will be;
-- `run.said("trainer", "bf16")`: what a file literally says;
+- `run.slot("zero.stage")`: a decision in tunec's own vocabulary, whichever file sets it;
+- `run.effective("deepspeed", "zero_optimization.stage")`: the value that a consumer will use;
+- `run.said("trainer", "bf16")`: what a file literally contains;
 - `run.world`, `run.environment.weakest`, `run.model`, `run.release("deepspeed")`: the surroundings.
 
-Each may be unknown. A rule that needs what is unknown finds nothing, or a `Finding` that is not
+Each may be unknown. A rule that needs an unknown fact finds nothing, or a `Finding` that is not
 `certain`; it never guesses.
 """
 
@@ -36,7 +36,7 @@ _WORLD: Final = "parallel.world"
 _PRECISION: Final = "precision.compute"
 
 _ON_EVERY_DEVICE: Final = ("deepspeed", "accelerate")
-"""Launchers with a process for every device that they see, unless they are told a number: deepspeed
+"""Launchers that start one process for every visible device unless a number is given: deepspeed
 0.14.5 to 0.19.8 launcher/runner.py; accelerate 0.30.1 to 1.15.0 commands/launch.py."""
 _COUNTED: Final = (_WORLD, "devices.nodes", "devices.per_node")
 
@@ -47,29 +47,29 @@ _CLASSES: Final = {
     "trl": "sft_config",
     "peft": "lora_config",
 }
-"""A class of a package whose known releases say which is the newest, where no table does."""
+"""For packages without a table: a class whose known releases include the package's newest one."""
 
 
 OUTSIDE: Final = "it lies outside the project"
 
 
 class Missing(Struct, frozen=True):
-    """A file that another one names, and that was not read."""
+    """A file that another file names, and that was not read."""
 
     place: Place
-    """The key that names it."""
+    """The key that names the file."""
     path: str
-    """The file as it was looked for."""
+    """The path under which the file was looked up."""
     why: str
 
 
 class Unread(Struct, frozen=True):
-    """A file that is of no known kind."""
+    """A file of no known kind."""
 
     name: str
     text: str
     keys: tuple[str, ...]
-    """Its keys at the top."""
+    """The file's top-level keys."""
 
 
 class LintContext(Struct, frozen=True, eq=False, dict=True):
@@ -79,33 +79,33 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         *("_of", "_said", "_faults", "_places", "written", "inline_json"),
         *("kinds", "keys", "releases", "deepspeed_reader", "started"),
     )
-    """What is worked out from files and versions alone."""
+    """Cached attributes that depend on files and versions alone."""
 
     documents: tuple[Document, ...]
-    """In the order in which they were named; views follow what they are views of."""
+    """In the order in which the files were named; a view follows its origin."""
     environment: Environment
     targets: Mapping[str, Target]
-    """The tables of every consumer by name."""
+    """Every target's table, by the target's name."""
     missing: tuple[Missing, ...] = ()
     unread: tuple[Unread, ...] = ()
     resolve_model: "Callable[[str], ResolvedModel | None]" = field(default=lambda _: None)
-    """The catalogue's model of a repository name; None where it has none."""
+    """Looks up a repository name in the catalogue; None if the catalogue lacks the model."""
     own: OwnSource = OwnSource()
-    """What the Python files of the repository declare; nothing where files lie on no disk."""
+    """What the repository's Python files declare; empty if the files are not on disk."""
     beside: tuple[Document, ...] = ()
-    """How the other commands of its scripts start: each is a run of its own."""
+    """Documents of the scripts' other commands, each of which is a separate run."""
 
     __repr__ = object.__repr__
 
     def moved(self, environment: Environment) -> "LintContext":
-        """The run on other hardware, with its files and versions; the files are not read again."""
+        """The run on other hardware, with the same files and versions; files are not read again."""
         moved = replace(self, environment=environment)
         known = self.__dict__
         moved.__dict__.update({name: known[name] for name in self.OF_FILES if name in known})
         return moved
 
     def of(self, *kinds: str) -> tuple[Document, ...]:
-        """The documents of these kinds or families (`trainer`: all with TrainingArguments)."""
+        """The documents of some kinds or families (`trainer`: all with TrainingArguments)."""
         if kinds not in self._of:
             wanted = {each for kind in kinds for each in FAMILIES.get(kind, (kind,))}
             self._of[kinds] = tuple(each for each in self.documents if each.kind in wanted)
@@ -122,7 +122,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def started(self) -> Mapping[str, Mapping[str, Place]]:
-        """The paths of the scripts that the launch lines of each file start, by the file's name."""
+        """The paths of the scripts that each file's launch lines start, by the file's name."""
         found: dict[str, dict[str, Place]] = {}
         for document in self.of("launch"):
             if (place := document.get("script")) is not None:
@@ -131,32 +131,32 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Every key that is written, after its kind and families: `sft:bf16`, `trainer:bf16`.
+        """Every written key, prefixed with its kind and families: `sft:bf16`, `trainer:bf16`.
 
-        `sft:*` stands for any key of such a document, `slot:parallel.world` for any key whose row
-        says that slot.
+        `sft:*` stands for any key of such a document, and `slot:parallel.world` for any key whose
+        row carries that slot.
         """
         return frozenset(key for document in self.documents for key in _keys(document))
 
     def said(self, kind: str, *keys: str) -> Place | None:
-        """The first place where a document of the kind says one of the keys, earlier keys first."""
+        """The first place where a document of the kind sets one of the keys, by order of keys."""
         found = (each.get(key) for key in keys for each in self.of(kind))
         return next((place for place in found if place is not None), None)
 
     def each(self, kind: str, key: str) -> Iterator[Place]:
-        """The key's place in each document of the kind that says it."""
+        """The key's place in each document of the kind that sets it."""
         return (place for each in self.of(kind) if (place := each.get(key)) is not None)
 
     def hides(self, kind: str, *keys: str) -> bool:
-        """Whether a document of the kind gives one of the keys a value that is not known."""
+        """Whether a document of the kind gives one of the keys an unknown value."""
         return any(each.hides(*keys) for each in self.of(kind))
 
     def effective(self, kind: str, key: str) -> Effective:
-        """What a consumer's key resolves to: written, filled in by the trainer, or its default."""
+        """The value of a consumer's key: written, filled in by the trainer, or the default."""
         return effective(self, kind, key)
 
     def faults(self, document: Document) -> "tuple[Fault, ...]":
-        """Where a document does not fit its reader's schema (`tunec.compiler.lints.schemas`)."""
+        """Faults of a document against its reader's schema (`tunec.compiler.lints.schemas`)."""
         if document not in self._faults:
             from tunec.compiler.lints.schemas import faults_of
 
@@ -171,14 +171,14 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def written(self) -> Ledger:
-        """What the documents say about slots, and what their readers do by default."""
+        """Every value that the documents give to slots, and the defaults of their readers."""
         return Ledger().add(tuple(self._definitions()))
 
     def slot(self, path: str) -> Definition | None:
-        """The definition of a slot that holds; None where no document sets it.
+        """The definition of a slot that is in force; None if no document sets the slot.
 
-        Its `rank` tells a written value (OBSERVED) from a default (CONSUMER), from --world-size
-        (PIN) and from the hardware (CATALOGUE); `value` has the slot's type.
+        Its `rank` distinguishes a written value (OBSERVED) from a default (CONSUMER), from
+        --world-size (PIN) and from the hardware (CATALOGUE); `value` has the slot's type.
         """
         if path == _WORLD and self.environment.world is not None:
             return next(self._surroundings())  # the last word: no file is read for it
@@ -188,7 +188,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         return max(every, key=lambda each: each.rank, default=None)
 
     def _is_launcher_s(self, definition: Definition) -> bool:
-        """Whether a launcher says it, in place of which the trainer puts its own word.
+        """Whether a launcher's file sets the value, which the trainer overrides with its own.
 
         transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: ACCELERATE_MIXED_PRECISION.
         """
@@ -196,25 +196,25 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         return place is not None and place.document.kind in ("accelerate", "launch")
 
     def definitions(self, path: str) -> tuple[Definition, ...]:
-        """Every definition of a slot, by any document or by the surroundings."""
+        """Every definition of a slot, from documents and from the surroundings."""
         return (*self.written_of(path), *(self._surroundings() if path == _WORLD else ()))
 
     def written_of(self, path: str) -> tuple[Definition, ...]:
-        """What the documents say about one slot."""
+        """The definitions of a slot that come from documents."""
         return self.written.of(path)
 
     def value(self, path: str, otherwise: Any = None) -> Any:
-        """The value of a slot, or `otherwise` where no document sets it."""
+        """The value of a slot, or `otherwise` if no document sets the slot."""
         winner = self.slot(path)
         return otherwise if winner is None else winner.value
 
     def observed(self, path: str) -> Definition | None:
-        """The definition of a slot that a document writes, if one does."""
+        """The definition of a slot if it is written in a document, else None."""
         winner = self.slot(path)
         return winner if winner is not None and winner.rank == Rank.OBSERVED else None
 
     def place(self, definition: Definition | None) -> Place | None:
-        """Where a definition was written; None where it stands in no file."""
+        """The place where a definition is written; None if it is written in no file."""
         if definition is None or definition.span is None:
             return None
         return self._places.get(definition.span)
@@ -226,7 +226,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def inline_json(self) -> frozenset[Span]:
-        """Where mappings stand as one text, within which no edit can be made."""
+        """Spans of mappings written as one text, within which no edit can be made."""
         every = (place.node for each in self.documents for place in each.found.values())
         return frozenset(node.span for node in every if node.is_inline_json)
 
@@ -234,7 +234,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def world(self) -> Definition | None:
-        """Processes: by --world-size, else the launcher, else all devices of the hardware."""
+        """The number of processes: --world-size, else the launcher's, else all devices."""
         return self.slot(_WORLD)
 
     @property
@@ -246,10 +246,10 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def _sequence_width(self) -> int:
-        """Processes that share a sequence, also where only ds_config.json says so.
+        """The number of processes that share a sequence, even if only ds_config.json sets it.
 
         deepspeed 0.17.6 to 0.19.8 runtime/config.py `DeepSpeedConfig.__init__`: world_size is the
-        group's over "sequence_parallel_size".
+        group's size divided by "sequence_parallel_size".
         """
         said = self.said("deepspeed", "sequence_parallel_size")
         width = (
@@ -260,14 +260,14 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def model(self) -> "ResolvedModel | None":
-        """The model, by --model or by what a file names, if the catalogue has it."""
+        """The model from --model, else the one that a file names, if the catalogue has it."""
         if self.environment.model is not None:
             return self.environment.model
         return self.resolve_model(self.model_name) if self.model_name else None
 
     @property
     def model_name(self) -> str | None:
-        """The model as a file names it, also by the flag of a script that is nobody's known."""
+        """The model's name, from --model or a file, including an unknown script's flags."""
         name = self.environment.model_name or self.value("model.path")
         if name is None:
             said = self.said("trainer", "model_name_or_path")
@@ -276,7 +276,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def _model_by_word(self) -> str | None:
-        """The second word after a script of GLM-4, which takes data, model and configuration."""
+        """The second argument of a GLM-4 script, which takes data, model and configuration."""
         from tunec.compiler.frontend.shell_references import GLM4
 
         scripts = (each.value("script") for each in self.of("launch"))
@@ -285,7 +285,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def deepspeed_reader(self) -> DeepspeedReader:
-        """Who reads ds_config.json: a trainer that fills in `auto`, or `deepspeed.initialize`."""
+        """The reader of ds_config.json: a trainer that fills in `auto`, or DeepSpeed itself."""
         named = self.environment.readers
         if "deepspeed" in named:
             return "plain"
@@ -293,7 +293,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         return "trainer" if is_filled or named else "unknown"
 
     def release(self, package: str) -> Release:
-        """The release of a package that is taken to run.
+        """The release of a package that is assumed to run.
 
         Raises LookupError for a package that no table covers.
         """
@@ -304,14 +304,14 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         return self.releases[package]
 
     def runs(self, requirement: str) -> bool | None:
-        """Whether the run has that release: `transformers>=5`. None where it is unknown."""
+        """Whether the run's release satisfies `transformers>=5`, say; None if unknown."""
         package, specifiers = split_requirement(requirement)
         release = self.releases.get(package)
         return None if release is None else release.is_in(specifiers)
 
     @cached_property
     def releases(self) -> Mapping[str, Release]:
-        """The release of each package that some table covers, or that is given."""
+        """The release of each package that a table covers or that was given."""
         running = {each.target.name for each in self.documents if each.target is not None}
         found = dict(releases(self._by_presence(running), self.environment, running))
         taken = found.get("transformers")
@@ -322,10 +322,10 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         return found
 
     def _by_presence(self, held: Container[str]) -> Mapping[str, Target]:
-        """Tables of named packages first, of programs that run here, and the trainer's.
+        """The tables in the order in which they pin packages: named ones first, trainers last.
 
-        They decide what goes along. A program that nobody runs pins nothing: LLaMA-Factory's
-        transformers and Axolotl's accelerate are no one else's, so that trainers come last.
+        A program that nobody runs pins nothing: LLaMA-Factory's transformers or Axolotl's
+        accelerate.
         """
 
         def order(name: str) -> tuple[bool, ...]:
@@ -346,7 +346,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         yield from self.together()
 
     def together(self) -> Iterator[Definition]:
-        """What documents of one target say only together."""
+        """Definitions that follow only from several documents of one target together."""
         tables = {each.target.name: each.target for each in self.documents if each.target}
         for name, target in tables.items():
             mine = [each for each in self.documents if each.target and each.target.name == name]
@@ -388,7 +388,7 @@ def _keys(document: Document) -> Iterator[str]:
 
 
 def _is_given(document: Document, slot: str) -> bool:
-    """Whether a document says a slot by what only running tells: a value, or the devices seen."""
+    """Whether a slot is set, but to a value known only at run time (such as visible devices)."""
     if slot in _COUNTED and document.value("launcher") in _ON_EVERY_DEVICE:
         return True
     rows = document.file.entries if document.file is not None and document.unknown else ()
@@ -396,5 +396,5 @@ def _is_given(document: Document, slot: str) -> bool:
 
 
 def by(document: Document, each: Definition) -> Definition:
-    """What the rows of a document say, with the document's own name where it is written there."""
+    """A definition of a document, with the document's name as author if it is written there."""
     return replace(each, author=document.name) if each.rank == Rank.OBSERVED else each

@@ -1,4 +1,4 @@
-"""Files to documents: what each is, by its content; what it refers to; what could not be read."""
+"""Turn files into documents by their content, follow references, and note what cannot be read."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -45,26 +45,26 @@ from tunec.schemas.frozen import replace
 _MOST_FOLLOWED: Final = 64  # files that are read because others refer to them
 _COMPANIONS: Final = ("data_backend_config", "lycoris_config")  # files that SimpleTuner reads too
 _LYCORIS: Final = frozenset({"algo", "multiplier", "linear_dim", "linear_alpha"})
-"""Keys of a LyCORIS file (SimpleTuner's lycoris_config), of which no program has a table."""
+"""Keys of a LyCORIS file (SimpleTuner's lycoris_config), for which no target has a table."""
 
 
 class Reading(Struct, frozen=True):
-    """All that was read of a run."""
+    """Everything that was read for a run."""
 
     documents: tuple[Document, ...] = ()
     missing: tuple[Missing, ...] = ()
     unread: tuple[Unread, ...] = ()
     faults: tuple[Diagnostic, ...] = ()
-    """What is wrong with a file as text."""
+    """Faults of a file's text, such as its syntax."""
     sources: Mapping[str, str] = field(default_factory=dict)
     allowances: tuple[Allowance, ...] = ()
     named: tuple[Named, ...] = ()
     beside: tuple[Document, ...] = ()
-    """How other commands start, which are runs of their own."""
+    """Documents of other commands, which are separate runs."""
 
 
 class _Reader(Struct):
-    """Collects while files are read; each file once."""
+    """Collects what is read; each file is read once."""
 
     targets: Mapping[str, Target]
     readers: Sequence[str]
@@ -87,7 +87,7 @@ class _Reader(Struct):
     given: dict[str, Given] = field(default_factory=dict)  # the same, by the file's name
 
     def file(self, path: Path) -> None:
-        """Read a file that was named, and what it refers to."""
+        """Read a named file and the files that it refers to."""
         try:
             content = read_bytes(path)
         except Unreadable as fault:
@@ -106,7 +106,7 @@ class _Reader(Struct):
             self.text(str(path), content, path)
 
     def text(self, name: str, content: bytes | str, path: Path | None = None) -> None:
-        """Take in a file's content; references are followed where its path is known."""
+        """Take in a file's content; if the path is known, follow the references."""
         given = self.given.get(name, BY_ITSELF)
         parsed, faults = self.memory.parsed(name, content, given, self.targets, self.readers)
         self.starts |= starts_of(parsed)
@@ -123,7 +123,7 @@ class _Reader(Struct):
             self.allowed += allowances(parsed[0].text, name, root)
 
     def _held(self, name: str, document: Json, holds: Callable[[Json], Mapping[str, str]]) -> None:
-        """Read the files that are within another one, but for those that were read already."""
+        """Read the files that are embedded in another file, except those that were read already."""
         try:
             texts = holds(document)
         except WRONG_SHAPE:
@@ -134,7 +134,7 @@ class _Reader(Struct):
                 self.held.add(text)
 
     def _hosts(self, launcher: Document, path: Path) -> None:
-        """Read the hostfile that a launcher names; it passes over one that is not there."""
+        """Read the hostfile that a launcher names, or note that a relative one is missing."""
         named = launcher.get("hostfile") if launcher.kind == "launch" else None
         if named is None or not isinstance(named.value, str) or len(named.value) > LONGEST:
             return
@@ -150,7 +150,7 @@ class _Reader(Struct):
             self.missing.append(Missing(named, named.value, self._why(named.value, path)))
 
     def _started(self, launcher: Document, path: Path) -> None:
-        """Read the Python file that a launcher starts, where it is there."""
+        """Read the Python file that a launcher starts, if it exists."""
         script = launcher.get("script") if launcher.kind == "launch" else None
         if script is None or not (started := script_of(script.first_word)):
             return
@@ -218,7 +218,7 @@ class _Reader(Struct):
             self._beside(document, parsed, path)
 
     def _beside(self, document: Document, parsed: Parsed, path: Path) -> None:
-        """Read what a document names, or is started with."""
+        """Read the files that a document names, or that start it."""
         for each in (*references(document), *script_references(document, parsed)):
             self._follow(each, path)
         self._started(document, path)
@@ -231,7 +231,7 @@ class _Reader(Struct):
                 self.documents.append(Document(called, "checkpoint", "folder", "", node))
 
     def _of_nobody(self, name: str, parsed: Parsed, path: Path | None) -> None:
-        """Keep what no table reads: a LyCORIS file, else a file or the flags of a script."""
+        """Keep what no table reads: a LyCORIS file, a list of data sets, a file, or flags."""
         keys = tuple(parsed.root.fields or ())
         if {"algo", "linear_alpha"} <= set(keys) or len(_LYCORIS.intersection(keys)) > 2:
             self.documents.append(_without_table(name, "lycoris", parsed))
@@ -243,7 +243,7 @@ class _Reader(Struct):
             self._follow_named(name, parsed, path)
 
     def _with_table(self, view: Document) -> Document:
-        """A view of what a model is loaded with is read as the trainer's own file would be."""
+        """Give a view of model or script arguments the table that reads the Trainer's own file."""
         by_script = view.origin is not None and view.origin.kind in SCRIPTS
         is_read = view.kind == "model" or (by_script and view.kind in TRAINERS)
         if not is_read or (reader := self.targets.get("huggingface")) is None:
@@ -252,7 +252,7 @@ class _Reader(Struct):
         return view if file is None else replace(view, target=reader, file=file)
 
     def _script(self, name: str, parsed: Parsed, path: Path | None) -> None:
-        """Take in the flags of a maker's script, and follow what they name."""
+        """Take in the flags of a known maker's script, and follow the files that they name."""
         document = _without_table(name, str(parsed.reader), parsed)
         self.documents += [document, *map(self._with_table, views(document))]
         if parsed.reader == "diffusers":
@@ -270,7 +270,7 @@ class _Reader(Struct):
             self.documents.append(replace(told, target=reader, file=file))
 
     def _unfolded(self, name: str, parsed: Parsed, path: Path | None) -> Node:
-        """A trainer's keys, with the mappings that it is given as text, or by a file's name."""
+        """A trainer's keys, with mappings that are given as text or by file name put in."""
 
         def read(node: Node) -> str | None:
             if path is None or not is_file_name(node.value):
@@ -289,13 +289,13 @@ class _Reader(Struct):
         return with_json(parsed.root, read)
 
     def _follow_named(self, name: str, parsed: Parsed, path: Path) -> None:
-        """Follow what the flags of a script name that is nobody's who is known."""
+        """Follow the files that the flags of an unknown script name."""
         document = _without_table(name, "script", parsed)
         for each in (*references(document), *script_references(document, parsed)):
             self._follow(each, path)
 
     def _names(self, document: Document, found: Path, path: Path) -> str:
-        """Note that a document names a file, and return what that is called."""
+        """Record that a document names a file, and return the file's name."""
         name = str(called_as(found, path))
         self.named.append(Named(document.name, document.alternatives, name))
         return name
@@ -317,12 +317,12 @@ class _Reader(Struct):
             self.text(name, text)
 
     def _why(self, named: str, path: Path) -> str:
-        """Why a file that another one names was not read."""
+        """Why a file that another file names was not read."""
         return OUTSIDE if self.reach.leaves_out(Path(named), path) else "there is no such file"
 
 
 def _without_table(name: str, kind: str, of: Parsed) -> Document:
-    """Flags, or a file, of which no table is read."""
+    """A document of flags, or of a file, that no table reads."""
     told = Document(name, kind, of.format, of.text, of.root, unknown=of.unknown)
     return replace(told, runs=of.runs, folder=of.folder)
 
@@ -334,9 +334,9 @@ def read_files(
     reach: Reach | None = None,
     memory: Parses | None = None,
 ) -> Reading:
-    """Read files and what they refer to, as far as that may be; raises nothing for any content.
+    """Read files and, within reach, the files that they refer to; raises nothing for any content.
 
-    With the `memory` of an earlier call for the same targets and readers, only what is new is
+    With the `memory` of an earlier call for the same targets and readers, only new content is
     parsed.
     """
     reader = _Reader(targets, readers, reach or reach_of(paths), memory or Parses())
@@ -348,7 +348,7 @@ def read_files(
 def read_texts(
     texts: Mapping[str, str], targets: Mapping[str, Target], readers: Sequence[str] = ()
 ) -> Reading:
-    """Read texts, by file name, as documents; one that refers to another finds it by its name."""
+    """Read texts, by file name, as documents; references are resolved by name among the texts."""
     reader = _Reader(targets, readers)
     for name, text in texts.items():
         reader.text(name, text)
@@ -381,7 +381,7 @@ def _finished(reader: _Reader) -> Reading:
 def _settled(
     documents: list[Document], targets: Mapping[str, Target], readers: Sequence[str]
 ) -> Iterator[Document]:
-    """Give each ds_config.json the table of who reads it: that depends on what else was read."""
+    """Give each ds_config.json the table of its reader, which depends on the other documents."""
     kinds = {each.kind for each in documents}
     reader = "huggingface" if kinds & {*TRAINERS, "axolotl", "ms-swift"} else ""
     reader = reader or ("simpletuner" if "simpletuner" in kinds else "deepspeed")

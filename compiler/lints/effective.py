@@ -1,4 +1,4 @@
-"""What a key comes to in the version that runs, and what keys tell of that version."""
+"""The value that a key has in the running version, by default or filled in."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -28,35 +28,36 @@ Source = Literal["document", "default", "filled", "unknown"]
 
 
 class Effective(Struct, frozen=True):
-    """The value of a key, and who says it."""
+    """The value of a key, and the source that sets it."""
 
     value: Any
-    """None where nobody knows it: ask `known` first."""
+    """None if the value is unknown: check `known` first."""
     source: Source
-    """`document`: it is written. `filled`: it is `auto`, and the trainer fills it in. `default`:
-    it is absent. `unknown`: no document of that kind was read, or the default is not known."""
+    """`document`: the value is written. `filled`: it is `auto`, and the trainer fills it in.
+    `default`: the key is absent. `unknown`: no document of that kind was read, or the value cannot
+    be determined."""
     by: str
-    """Who says it, in words: `ds.json`, `the default of deepspeed 0.19.8`."""
+    """The source in words: `ds.json`, `the default of deepspeed 0.19.8`."""
     place: Place | None = None
-    """Where it is written, also where that is `auto`."""
+    """The place where the key is written, even if its value is `auto`."""
 
     @property
     def known(self) -> bool:
-        """Whether the value is one that will be used."""
+        """Whether the value in use is known."""
         return self.source != "unknown"
 
     @property
     def is_written(self) -> bool:
-        """Whether a document says the value itself."""
+        """Whether a document contains the value itself."""
         return self.source == "document"
 
 
 UNKNOWN: Final = Effective(None, "unknown", "")
 AUTO_OF_DEEPSPEED: Final = ("zero_optimization.zenflow.", "pipeline.", "expert_parallel.")
-"""Where auto is DeepSpeed's own word: deepspeed 0.19.8 runtime/zenflow/zenflow_config.py
-`select_strategy`, `select_interval`, `update_interval`; 0.14.5 to 0.19.8 runtime/config.py
-`get_pipeline_config`, 0.19.8 `get_expert_parallel_config`, module_inject/auto_ep_config.py
-`parse_autoep_config`."""
+"""Blocks in which `auto` is a value of DeepSpeed itself: deepspeed 0.19.8
+runtime/zenflow/zenflow_config.py `select_strategy`, `select_interval`, `update_interval`; 0.14.5 to
+0.19.8 runtime/config.py `get_pipeline_config`, 0.19.8 `get_expert_parallel_config`,
+module_inject/auto_ep_config.py `parse_autoep_config`."""
 
 CLASSES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "hf": (("training_arguments", "transformers"),),
@@ -71,13 +72,13 @@ CLASSES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "llamafactory": (("training_arguments", "transformers"),),
     "peft": (("lora_config", "peft"),),
 }
-"""The configuration classes behind a kind of document, and the package of each; the first that has
-a field decides its default. LLaMA-Factory 0.9.4 hparams/training_args.py `TrainingArguments` and
-TRL's configs are subclasses of transformers' own."""
+"""The configuration classes behind each kind of document, with their packages; the first class that
+has a field decides its default. LLaMA-Factory 0.9.4 hparams/training_args.py `TrainingArguments`
+and TRL's configs are subclasses of transformers' own."""
 
 
 def effective(run: "LintContext", kind: str, key: str) -> Effective:
-    """What a key of a kind of document comes to."""
+    """The value of a key in a kind of document: written, filled in, or the default."""
     documents = run.of(kind)
     for document in documents:
         said = document.get(key)
@@ -103,7 +104,7 @@ _OF_CLASSES: Final = frozenset({"hf", *TRL})
 
 
 def _of_heirs(run: "LintContext", document: "Document", key: str) -> Effective | None:
-    """The default of a class of the repository that is made of the trainer's configuration."""
+    """The default in a class of the repository that derives from the trainer's configuration."""
     if document.kind not in _OF_CLASSES or document.format == "python":
         return None
     value = run.own.default_of(key, run.started.get(document.name, ()))
@@ -116,8 +117,8 @@ def _of_heirs(run: "LintContext", document: "Document", key: str) -> Effective |
 def _is_put_in(run: "LintContext", document: "Document", key: str) -> bool:
     """Whether accelerate adds the accumulation, 1, to a ds_config that another program reads.
 
-    accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: where
-    "gradient_accumulation_steps" is not in the config it is 1, whatever the trainer's own says.
+    accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: if
+    "gradient_accumulation_steps" is not in the config it is 1, whatever the trainer's value is.
     """
     is_file = document.kind == "deepspeed" and not document.is_view
     return is_file and key == "gradient_accumulation_steps" and run.deepspeed_reader == "trainer"
@@ -149,12 +150,12 @@ OLDER_NAMES: Final[Mapping[str, str]] = {
         "zero_optimization.stage3_gather_fp16_weights_on_model_save"
     ),
 }
-"""Keys of ds_config.json with the older ones that say the same: deepspeed 0.14.5 to 0.19.8
+"""Keys of ds_config.json with their older equivalents: deepspeed 0.14.5 to 0.19.8
 runtime/zero/config.py."""
 
 
 def _older_device(run: "LintContext") -> Effective:
-    """`cpu_offload: true` is the older name of an offload to the CPU."""
+    """The offload device, which `cpu_offload: true`, the older key, sets to the CPU."""
     key = "zero_optimization.offload_optimizer.device"
     old = run.said("deepspeed", OLDER_NAMES[key])
     if old is None or old.value is not True:
@@ -176,7 +177,7 @@ DERIVED: Final[Mapping[str, Callable[["LintContext"], Effective]]] = {
     "zero_optimization.offload_optimizer.device": _older_device,
     "zero_optimization.stage3_gather_16bit_weights_on_model_save": _older_gathering,
 }
-"""Keys of ds_config.json whose default rests on others: deepspeed 0.14.5 to 0.19.8
+"""Keys of ds_config.json whose default depends on other keys: deepspeed 0.14.5 to 0.19.8
 runtime/config.py `_set_batch_related_parameters`; runtime/zero/config.py `overlap_comm_valid`, and
 the older names of `cpu_offload` and `stage3_gather_fp16_weights_on_model_save`."""
 
@@ -198,10 +199,10 @@ def _said(run: "LintContext", kind: str, key: str, said: Place) -> Effective:
 
 
 def is_launched_by_accelerate(run: "LintContext") -> bool:
-    """Whether accelerate's launcher may give its plugin what a ds_config leaves to it by `auto`.
+    """Whether accelerate's launcher may set values that a ds_config leaves to its plugin by `auto`.
 
     accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: the stage, 2
-    by default, the devices of offload and the gathering on save come from its own variables.
+    by default, the offload devices and the gathering on save come from accelerate's variables.
     """
     starts = (each.value("launcher") for each in run.of("launch"))
     return bool(run.of("accelerate")) or "accelerate" in starts
@@ -213,7 +214,7 @@ def filled_keys(run: "LintContext") -> tuple[str, ...]:
 
 
 def filling_release(run: "LintContext") -> str:
-    """The release of transformers that fills in a ds_config, or the oldest that is known.
+    """The release of transformers that fills in a ds_config, at least the oldest known release.
 
     transformers 4.30.2 deepspeed.py and 4.36.2 integrations/deepspeed.py fill in what 4.40.2 does.
     """
@@ -248,9 +249,9 @@ def _any_of(*keys: str) -> Fill:
 
 
 def _is_left_open(found: Effective) -> bool:
-    """Whether a class settles the value itself, as TRL's do of bf16.
+    """Whether the class computes the value itself, as TRL's classes do for bf16.
 
-    trl 0.20.0 to 1.16.0 trainer/sft_config.py `__post_init__`: bf16 None is what fp16 is not.
+    trl 0.20.0 to 1.16.0 trainer/sft_config.py `__post_init__`: bf16 None becomes `not fp16`.
     """
     return found.source == "default" and found.value is None
 
@@ -285,9 +286,10 @@ FILLS: Final[Mapping[str, tuple[str, Fill]]] = {
     "fp16.enabled": ("fp16 or fp16_full_eval", _any_of("fp16", "fp16_full_eval")),
     "bf16.enabled": ("bf16 or bf16_full_eval", _any_of("bf16", "bf16_full_eval")),
 }
-"""DeepSpeed key -> (the trainer's words for it, its value there): transformers 4.40.2 to 5.23.0
-integrations/deepspeed.py `HfTrainerDeepSpeedConfig.trainer_config_process`. The trainer fills
-these in where they are `auto`, and compares them where they are not."""
+"""DeepSpeed key -> (the trainer's arguments for it, the function that computes its value):
+transformers 4.40.2 to 5.23.0 integrations/deepspeed.py
+`HfTrainerDeepSpeedConfig.trainer_config_process`. The trainer fills in keys that are `auto`, and
+compares the others."""
 
 
 def _filled(run: "LintContext", key: str, said: Place) -> Effective:
@@ -302,7 +304,7 @@ def _filled(run: "LintContext", key: str, said: Place) -> Effective:
 
 
 def default_of(run: "LintContext", kind: str, key: str) -> Effective:
-    """What the consumer takes where a key is absent, in the release that runs."""
+    """The consumer's default for an absent key, in the running release."""
     if kind == "deepspeed":
         return _of_table(run.release("deepspeed"), key, _deepspeed_default)
     if kind in OF_PARSERS:
@@ -332,11 +334,11 @@ def _deepspeed_default(version: str, key: str) -> Any:
 
 
 OF_PARSERS: Final = ("sd-scripts", "musubi-tuner")
-"""Kinds whose schemas are what parsers of command lines take, by the package's name."""
+"""Kinds whose schemas come from command line parsers; each is also the package's name."""
 
 
 def _class_default(stem: str, version: str, key: str) -> Any:
-    """The default in a release, or what the releases before and after it agree on."""
+    """The default in a release, or the value that the known releases before and after agree on."""
     around = releases_around(stem, version)
     values = [_default_at(stem, each, key) for each in around]
     if not values or any(value is _MISSING or value != values[0] for value in values):
@@ -345,14 +347,14 @@ def _class_default(stem: str, version: str, key: str) -> Any:
 
 
 def _has_field(stem: str, version: str, key: str) -> bool:
-    """Whether a release around has the field, with a default of its own of its own."""
+    """Whether a known release near a version has the field with a default."""
     around = releases_around(stem, version)
     return any(_default_at(stem, each, key) is not _MISSING for each in around)
 
 
 @cached()
 def releases_around(stem: str, version: str) -> tuple[str, ...]:
-    """The known release of the same minor as a version, or the ones before and after it."""
+    """The last known release of a version's minor, or the known releases before and after."""
     asked = Version(version)
     known = known_releases(stem)
     same = [each for each in known if Version(each).release[:2] == asked.release[:2]]
@@ -364,7 +366,7 @@ def releases_around(stem: str, version: str) -> tuple[str, ...]:
 
 
 def known_around(stem: str, release: Release) -> tuple[str, ...]:
-    """The known releases around each that may run."""
+    """The known releases around each candidate of a release."""
     every = (each for one in release.candidates for each in releases_around(stem, str(one)))
     return tuple(dict.fromkeys(every))
 
@@ -378,5 +380,5 @@ def _default_at(stem: str, version: str, key: str) -> Any:
 
 
 def is_trainer_kind(kind: str) -> bool:
-    """Whether documents of that kind hold TrainingArguments' own fields."""
+    """Whether documents of a kind hold the fields of TrainingArguments."""
     return kind in TRAINERS

@@ -1,7 +1,7 @@
-"""What rules say of files that tunec is about to write, kept over the specs of a fleet.
+"""The findings of rules in files that tunec is about to write, cached over a fleet's specs.
 
-Clusters differ in much that no file says. A rule says whether it asks for hardware
-(`Rule.hardware`); what the others find is the same wherever the files are used.
+Clusters differ in much that no file contains. A rule declares whether it reads the hardware
+(`Rule.hardware`); the findings of other rules are the same wherever the files are used.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,28 +45,28 @@ EXEMPT: Final = {
     "longer-than-context": "the data pass reports a sequence beyond the context itself",
     "machines-without-address": "known when the machines are; launch.sh passes --main_process_ip",
 }
-"""Rules that are not asked here, with the reason."""
+"""Rules that are not checked here, with the reason."""
 
 
 def software_of(target: Target, version: Version, named: Mapping[str, str]) -> dict[str, str]:
-    """The version of each package that files are for: those that are named, and the dialect's."""
+    """The version of each package that files are written for: the given ones, and the dialect's."""
     dialect = target.dialect(version, named)
     return {**named, **{name: str(each) for name, each in dialect.items() if name}}
 
 
 def environment_of(target: Target, version: Version, facts: Facts, plan: Plan) -> Environment:
-    """What is known beside the files of a plan: everything, of the devices that it uses."""
+    """The surroundings of a plan's files, with only the devices that the plan uses."""
     return around(target, software_of(target, version, _named(facts, plan)), facts, plan)
 
 
 def _named(facts: Facts, plan: Plan) -> dict[str, str]:
-    """The versions that are named, with the torch that the bundle's requirements name."""
+    """The given versions, with the torch version of the bundle's requirements."""
     torch = (plan.job.torch or "").partition("+")[0]
     return {**facts.versions, **({"torch": torch} if torch else {})}
 
 
 def around(target: Target, software: Mapping[str, str], facts: Facts, plan: Plan) -> Environment:
-    """What is known beside the files of a plan, where the packages' versions are given."""
+    """The surroundings of a plan's files, with given package versions."""
     used = {name: each for name, each in facts.devices.items() if name == plan.devices.model}
     devices = used or facts.devices
     world = plan.parallel.world
@@ -82,9 +82,9 @@ def around(target: Target, software: Mapping[str, str], facts: Facts, plan: Plan
 
 
 class DecidedRun(LintContext, frozen=True, eq=False, dict=True, kw_only=True):
-    """Files that are about to be written, beside the slots that were decided.
+    """Files that are about to be written, with the plan's decided slots.
 
-    Rules that ask for a slot are given what was decided, and not what the files' rows read back.
+    Rules that read a slot get the decided value, not the value read back from the files.
     """
 
     OF_FILES: ClassVar[tuple[str, ...]] = (*LintContext.OF_FILES, "_tables", "_decided", "_rows")
@@ -92,12 +92,12 @@ class DecidedRun(LintContext, frozen=True, eq=False, dict=True, kw_only=True):
     plan: Plan
 
     def place(self, definition: Definition | None) -> Place | None:
-        """The key that says a slot; None where none does."""
+        """The key that carries a slot; None if no written key does."""
         rows = () if definition is None else self._rows_of(definition.slot)
         return next((place for _, place in reversed(rows) if place is not None), None)
 
     def written_of(self, path: str) -> tuple[Definition, ...]:
-        """What was decided for a slot, once for each row that carries it."""
+        """The decided value of a slot, once for each row that carries the slot."""
         if path not in self._decided:
             # flags win over the file that a program is given beside them
             rows = sorted(self._rows_of(path), key=lambda each: each[0].format != "shell")
@@ -116,7 +116,7 @@ class DecidedRun(LintContext, frozen=True, eq=False, dict=True, kw_only=True):
         return Definition(slot, self.plan[slot], rank, document.name, why, span=span)
 
     def _rows_of(self, slot: str) -> tuple[tuple[Document, Place | None], ...]:
-        """The files with a row for a slot, each with the first of its keys that is written."""
+        """The files with a row for a slot, each with the first written key of the row."""
         if slot not in self._rows:
             self._rows[slot] = tuple(
                 (document, next(filter(None, map(document.get, row.keys)), None))
@@ -130,7 +130,7 @@ class DecidedRun(LintContext, frozen=True, eq=False, dict=True, kw_only=True):
         return {}
 
     def slots_at(self, label: Label) -> tuple[str, ...]:
-        """The slots that a place in the files says, by the rows that hold in their release."""
+        """The slots that a place in the files carries, by the rows that hold in their release."""
         name = None if label.span is None else label.span.file
         tables = (table for document, table in self._tables if document.name == name)
         return tuple(dict.fromkeys(slot for each in tables for slot in each.slots_at(label.path)))
@@ -151,16 +151,16 @@ class Table(Struct, frozen=True):
     """The rows of a file that hold in a dialect."""
 
     rows: Mapping[str, Sequence[Entry]]
-    """By each slot that they carry."""
+    """Rows by each slot that they carry."""
     keys: Mapping[str, Sequence[str]]
-    """The slots of each key."""
+    """The slots that each key carries."""
     blocks: Mapping[str, Sequence[str]]
-    """The slots of all keys in a block."""
+    """The slots that the keys of each block carry."""
     flags: str
-    """The block of what a script gives to its program."""
+    """The block that holds the arguments a script gives to its program."""
 
     def slots_at(self, path: str) -> Sequence[str]:
-        """The slots of a key, of the keys in a block, or of the nearest key that holds a path."""
+        """The slots of a key, of a block's keys, or of the nearest key around a path."""
         for each in (path, f"{self.flags}.{path}"):
             if each in self.keys or each in self.blocks:
                 return (*self.keys.get(each, ()), *self.blocks.get(each, ()))
@@ -168,7 +168,7 @@ class Table(Struct, frozen=True):
 
 
 def _around(path: str) -> Iterator[str]:
-    """The blocks that hold a key, the nearest first: of `a.b[0].c` these are `a.b` and `a`."""
+    """The blocks that contain a key, nearest first: `a.b` and `a` for `a.b[0].c`."""
     while path:
         path = path.rpartition(".")[0]
         yield path.partition("[")[0]
@@ -199,14 +199,14 @@ def _table_of(file: File, dialect: Dialect) -> Table:
 def run_of(
     target: Target, artifacts: Iterable[Artifact], environment: Environment, plan: Plan
 ) -> DecidedRun:
-    """The files of one target as one run, beside the plan that they are written from."""
+    """The files of one target as one run, with the plan that they are written from."""
     written = (each for one in artifacts for each in documents_of(target, one))
     every = tuple(one for each in written for one in (each, *views(each)))
     return DecidedRun(every, environment, {target.name: target}, plan=plan)
 
 
 def documents_of(target: Target, artifact: Artifact) -> Iterable[Document]:
-    """A file of a target as it is read; a script may be several."""
+    """The documents of a target's file, as they would be read; a script may have several."""
     file = next(each for each in target.files if each.name == artifact.name)
     if artifact.format not in ("json", "yaml"):
         return _of_script(artifact.name, artifact.text, target)
@@ -216,7 +216,7 @@ def documents_of(target: Target, artifact: Artifact) -> Iterable[Document]:
 
 
 def _of_script(name: str, text: str, target: Target) -> Iterator[Document]:
-    """The documents of a script that a target writes: its launcher's, its program's flags."""
+    """The documents of a script that a target writes: the launcher's and the program's flags."""
     from tunec.compiler.lints.formats import parse_text
     from tunec.compiler.lints.recognition import recognised
 
@@ -230,7 +230,7 @@ def _of_script(name: str, text: str, target: Target) -> Iterator[Document]:
 
 
 def _kind_without_table(part: "Parsed") -> str | None:
-    """What rules call a part of a script that no table of the target reads."""
+    """The kind of a script's part that no table of the target reads."""
     from tunec.compiler.frontend.shell_references import SCRIPTS
 
     if part.part == "launcher":
@@ -241,7 +241,7 @@ def _kind_without_table(part: "Parsed") -> str | None:
 
 
 def _node(value: Any, file: Span) -> Node:
-    """Data as a document, whose keys have no place in the file yet."""
+    """Data as a node tree in which every key has the file's start as its span."""
     if isinstance(value, dict):
         fields = {key: _node(each, file) for key, each in value.items()}
         return Node(file, key_span=file, fields=fields)
@@ -253,26 +253,26 @@ def _node(value: Any, file: Span) -> Node:
 def objections(
     asked: Asked, artifacts: Sequence[Artifact], facts: Facts, plan: Plan
 ) -> tuple[Diagnostic, ...]:
-    """What rules find wrong with a plan's files: errors, and what else is worth a warning."""
+    """The errors and warnings of rules in a plan's files."""
     target, version = asked
     run = run_of(target, artifacts, environment_of(target, version, facts, plan), plan)
     return told_of(spoken_by(run), run)
 
 
 def spoken_by(run: LintContext) -> Iterator[Diagnostic]:
-    """What every rule finds in a run that is not exempt."""
+    """The findings in a run of every rule that is not exempt."""
     return (found for rule in asked_of(run) for found in findings_of(rule, run))
 
 
 def asked_of(run: LintContext) -> Iterator[Rule]:
-    """The rules that may speak of a run: of its kinds and versions, and not exempt."""
+    """The rules that apply to a run, by its kinds and versions, and are not exempt."""
     for rule in rules_for(run.kinds, run.keys):
         if rule.name not in EXEMPT and not is_elsewhere(rule, run):
             yield rule
 
 
 def told_of(found: Iterable[Diagnostic], run: DecidedRun) -> tuple[Diagnostic, ...]:
-    """Findings at keys as findings at slots, each once; notes are left out."""
+    """Findings at keys turned into findings at slots, each once; notes are left out."""
     told: dict[tuple[str, str], Diagnostic] = {}
     for each in (_at_slots(each, run) for each in found if each.severity != "note"):
         key = each.id, each.message
@@ -281,7 +281,7 @@ def told_of(found: Iterable[Diagnostic], run: DecidedRun) -> tuple[Diagnostic, .
 
 
 def _at_slots(found: Diagnostic, run: DecidedRun) -> Diagnostic:
-    """A finding at a file's key as one at the slots that the key says."""
+    """A finding at a file's key, moved to the slots that the key carries."""
     slots = tuple(dict.fromkeys(slot for each in found.labels for slot in run.slots_at(each)))
     values = [f"{slot} is {show(slot, run.plan[slot])}" for slot in slots]
     names = dict.fromkeys(each.span.file for each in found.labels if each.span is not None)
@@ -301,45 +301,45 @@ def _help(found: Diagnostic, slots: Sequence[str]) -> str:
 
 
 class _Judged(Struct, frozen=True):
-    """Files that were judged, with all that their judgement rests on but hardware."""
+    """Checked files, with everything that their findings depend on except hardware."""
 
     artifacts: Sequence[Artifact]
     model: ResolvedModel
     run: DecidedRun
     found: tuple[Diagnostic, ...]
-    """By rules that do not ask for hardware."""
+    """Findings of the rules that do not read the hardware."""
     of_hardware: tuple[Rule, ...]
 
     def on(self, environment: Environment) -> list[Diagnostic]:
-        """What every rule finds where the files are used, in the order of rules."""
+        """The findings of every rule on the hardware of an environment, in the order of rules."""
         run = self.run.moved(environment)
         found = (each for rule in self.of_hardware for each in findings_of(rule, run))
         return sorted((*self.found, *found), key=lambda each: each.id)
 
 
 class Remembered(Struct):
-    """What was found in the files of one spec."""
+    """Caches the findings in the files of one spec."""
 
     _judged: dict[tuple[Any, ...], _Judged] = field(default_factory=dict)
-    """By the identity of files and model, which are kept with them, and by what the plan says in
-    the slots of rows: a row whose key is left out still has its slot."""
+    """By the identity of files and model, which are kept alive with them, and by the plan's values
+    in the slots of rows: a row whose key is left out still has its slot."""
     _software: dict[tuple[Any, ...], dict[str, str]] = field(default_factory=dict)
-    """Of each target in a version, with what is named beside it."""
+    """Package versions by target, version and the other given versions."""
     _rules: dict[tuple[Any, ...], tuple[Rule, ...]] = field(default_factory=dict)
-    """That may speak of files of some kinds, for the same versions."""
+    """The rules that apply to files of some kinds and keys, for the same versions."""
 
     _likeness: dict[tuple[Any, ...], Likeness] = field(default_factory=dict)
-    """Of plans in the slots that rules may ask for: those that some row carries."""
+    """Compares plans in the slots that rules may read: those that some row carries."""
 
     def forget(self) -> None:
-        """Begin with another spec."""
+        """Clear the cache, before another spec."""
         self._judged.clear()
         self._likeness.clear()
 
     def objections(
         self, asked: Asked, artifacts: Sequence[Artifact], facts: Facts, plan: Plan
     ) -> tuple[Diagnostic, ...]:
-        """As `objections`."""
+        """The result of `objections`, from the cache if possible."""
         target, version = asked
         named = _named(facts, plan)
         dialect = (target.name, version, tuple(named.items()))

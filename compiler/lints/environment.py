@@ -1,4 +1,4 @@
-"""What is known of a run besides its files: hardware, processes, releases, model."""
+"""Facts about a run that are not in its files: hardware, processes, releases, model."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,37 +21,37 @@ if TYPE_CHECKING:
 
 
 class Pin(Struct, frozen=True):
-    """The releases of a package that a file, or the command line, allows."""
+    """The releases of a package that a file or the command line allows."""
 
     package: str
-    """Its name, in lower case with dashes."""
+    """The package's name, in lower case with dashes."""
     ranges: tuple[Releases, ...]
-    """It is within one of them."""
+    """The release is within one of these ranges."""
     where: str
-    """Who says so: `requirements.txt:3`."""
+    """The source of the pin: `requirements.txt:3`."""
     is_own: bool = False  # whether it is somebody's own version of the package
 
     @property
     def exact(self) -> str | None:
-        """The one release that it allows, if that is one."""
+        """The only release that the pin allows, if there is just one."""
         if len(self.ranges) != 1 or len(self.ranges[0].bounds) != 1:
             return None
         sign, version = self.ranges[0].bounds[0]
         return version if sign in ("==", "===") and not version.endswith("*") else None
 
     def contains(self, release: Version | str) -> bool:
-        """Whether a release is one that it allows."""
+        """Whether the pin allows a release."""
         return any(each.contains(release) for each in self.ranges)
 
     def known(self, releases: Iterable[str]) -> tuple[Version, ...]:
-        """Those of some releases that it allows, and its own lower bounds, in order."""
+        """The allowed ones of some releases and of the pin's own inclusive bounds, in order."""
         bounds = (bound for each in self.ranges for bound in each.bounds)
         lower = (each for sign, each in bounds if sign in (">=", "==", "===", "~=", "<="))
         named = map(parsed, {*releases, *(each.removesuffix(".*") for each in lower)})
         return tuple(sorted(each for each in named if self.contains(each)))
 
     def highest(self) -> tuple[Version, ...]:
-        """The last minor releases below its bounds: 2.6 for `<2.7`, whether or not it is known."""
+        """The minor releases just below the pin's bounds, known or not: 2.6 for `<2.7`."""
         bounds = (bound for each in self.ranges for sign, bound in each.bounds if sign == "<")
         below = (_before(parsed(each)) for each in bounds)
         return tuple(each for each in below if each is not None and self.contains(each))
@@ -61,42 +61,42 @@ class Pin(Struct, frozen=True):
 
 
 def _before(bound: Version) -> Version | None:
-    """The release before one that begins a minor; None for others."""
+    """The minor release before a bound that starts a minor release; None for other bounds."""
     is_first = bound.micro == 0 and bound.minor > 0
     return Version(f"{bound.major}.{bound.minor - 1}") if is_first else None
 
 
 class Release(Struct, frozen=True):
-    """The release of a package that is taken to run."""
+    """The release of a package that is assumed to run."""
 
     package: str
     version: Version
     is_named: bool
-    """Whether somebody named it; otherwise it is the newest that goes with what was named."""
+    """Whether the release was given; otherwise it is the newest that fits the given ones."""
     after: Version | None = None
-    """The newest known release that lacks some key of the files, where nobody named one."""
+    """If no release was given: the newest known release that lacks some key of the files."""
     among: tuple[Version, ...] = ()
-    """The known releases that it may be, where a range is all that is known."""
+    """If only a range is known: the known releases within it."""
     pin: Pin | None = None
-    """Where it is known from, unless the command line names it."""
+    """The pin that the release comes from, unless the command line gives the release."""
 
     @property
     def is_known(self) -> bool:
-        """Whether somebody names it, or a range that it is in."""
+        """Whether the release, or a range that contains it, is given."""
         return self.is_named or bool(self.among)
 
     @property
     def candidates(self) -> tuple[Version, ...]:
-        """Every release that it may be: what holds for all of them is certain."""
+        """Every possible release; what holds for all of them is certain."""
         return self.among or (self.version,)
 
     @property
     def in_words(self) -> str:
-        """In words: one release, or the range."""
+        """The release, or the range, as text."""
         return str(self.pin) if self.among and self.pin is not None else str(self)
 
     def is_in(self, specifiers: Releases) -> bool | None:
-        """Whether it is within a range; None where no release is given and no key shows it."""
+        """Whether the release is in a range; None if neither versions nor keys determine that."""
         if self.is_known:
             held = {specifiers.contains(each) for each in self.candidates}
             return held.pop() if len(held) == 1 else None
@@ -106,9 +106,9 @@ class Release(Struct, frozen=True):
         return {">": True, "<": False}.get(sign[0])
 
     def is_before(self, release: str) -> bool | None:
-        """Whether it came before another one, a preview of which counts as that itself.
+        """Whether the release is older than another one; a preview counts as the release itself.
 
-        None where no release is given, or the range holds both.
+        None if no release is given, or the range has releases on both sides.
         """
         bound = Version(release)
         held = {Version(each.base_version) < bound for each in self.candidates}
@@ -119,53 +119,53 @@ class Release(Struct, frozen=True):
 
 
 class Environment(Struct, frozen=True):
-    """What the command line says of a run; each part may be unknown."""
+    """Facts about a run from the command line and the repository; each may be unknown."""
 
     cluster: "Cluster | None" = None
     devices: "Mapping[str, Device]" = field(default_factory=dict)
-    """Catalogue device of each name in the cluster."""
+    """The catalogue's device for each device name in the cluster."""
     world: int | None = None
-    """Processes, as --world-size says."""
+    """The number of processes, from --world-size."""
     model: "ResolvedModel | None" = None
     """The model that --model names, if the catalogue has it."""
     model_name: str | None = None
-    """The name that --model gives, whether the catalogue has it or not."""
+    """The name that --model gives, whether or not the catalogue has it."""
     software: Mapping[str, str] = field(default_factory=dict)
-    """Named versions by distribution: --software, --from NAME@VERSION, the cluster's own."""
+    """Given versions by distribution: --software, --from NAME@VERSION, the cluster's own."""
     pins: Mapping[str, Pin] = field(default_factory=dict)
-    """What is known of further releases: ranges of --software, and what the repository requires."""
+    """Pins of other packages: ranges of --software, and the repository's requirements."""
     has_text_alone: bool = False
-    """Whether samples hold no images, whatever the model takes."""
+    """Whether samples contain no images, even if the model accepts them."""
     readers: tuple[str, ...] = ()
-    """Targets that --from names, in order."""
+    """The targets that --from names, in order."""
     allow_outside: bool = False
-    """Whether files may name others outside of their project."""
+    """Whether files may refer to files outside their project."""
 
     @property
     def hosts(self) -> "tuple[Host, ...]":
-        """The computer of each group of nodes; empty where the hardware is unknown."""
+        """The host of each group of nodes; empty if the hardware is unknown."""
         return tuple(node.host for node in self.cluster.nodes) if self.cluster else ()
 
     @property
     def is_host_assumed(self) -> bool:
-        """Whether only devices were named (schemas/hardware/catalogue.py `_assumed`)."""
+        """Whether only devices were given (schemas/hardware/catalogue.py `_assumed`)."""
         told = self.cluster.sources if self.cluster is not None else {}
         return told.get("nodes[0].host", "").startswith("assumed")
 
     def names(self, package: str) -> bool:
-        """Whether the command line, or the repository, names one release of a package."""
+        """Whether the command line or the repository gives a single release of a package."""
         pin = self.pins.get(plain_name(package))
         return package in self.software or (pin is not None and pin.exact is not None)
 
     def has_memory(self, count: int | str) -> bool:
-        """Whether every node has so many bytes of RAM, where the hardware is known.
+        """Whether every node has at least `count` bytes of RAM; True if the hardware is unknown.
 
-        Clusters of many sizes answer alike, which those who read the size itself do not.
+        Clusters of many sizes give the same answer, which would not be so for the size itself.
         """
         return all(host.memory >= int(count) for host in self.hosts)
 
     def has_cores(self, count: int | str) -> bool:
-        """Whether every node has so many cores, where the hardware is known."""
+        """Whether every node has at least `count` cores; True if the hardware is unknown."""
         return all(host.cores >= int(count) for host in self.hosts)
 
     @property
@@ -178,7 +178,7 @@ class Environment(Struct, frozen=True):
 
 @cached()
 def split_requirement(requirement: str) -> tuple[str, Releases]:
-    """`deepspeed>=0.19.6` as a name and a range; a bare name has the empty range."""
+    """Split `deepspeed>=0.19.6` into a name and a range; a bare name has the empty range."""
     at = next((i for i, letter in enumerate(requirement) if letter in "<>=!~"), len(requirement))
     return requirement[:at].strip(), Releases(requirement[at:])
 
@@ -186,10 +186,11 @@ def split_requirement(requirement: str) -> tuple[str, Releases]:
 def releases(
     targets: Mapping[str, Target], environment: Environment, running: Container[str] = ()
 ) -> Iterable[tuple[str, Release]]:
-    """Each package's release: the named one, else what goes with the named ones, else the newest.
+    """Each package's release: the given one, else one that fits the given ones, else the newest.
 
-    DeepSpeed's own table and the trainer's companions give the packages; a named one of no table is
-    taken at its word. What a trainer of the run (`running`) installs wins over the repository's.
+    The packages come from DeepSpeed's table and the trainers' companions; a given version of
+    another package is used as it is. A trainer's own requirement wins over the repository's if the
+    trainer is in `running`.
     """
     named, found = environment.software, dict[str, Release]()
     for target in targets.values():
@@ -251,11 +252,11 @@ def _whole(text: str) -> Version:
 
 
 class Unusable(ValueError):
-    """A word of the surroundings leads nowhere; the message says which and why."""
+    """A name or version of the surroundings is unknown or invalid; the message gives the reason."""
 
 
 class Faulty(Exception):
-    """A file that describes the surroundings is wrong: its faults, and its text by its name."""
+    """A file that describes the surroundings is faulty: the faults, and the text by file name."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...], sources: Mapping[str, str]) -> None:
         super().__init__("; ".join(each.message for each in diagnostics))
@@ -273,11 +274,11 @@ def environment_of(
     software: Mapping[str, str] | None = None,
     allow_outside: bool = False,
 ) -> Environment:
-    """Resolve what is named: hardware and model as in a spec, readers as `NAME[@VERSION]`.
+    """Resolve the given names: hardware and model as in a spec, readers as `NAME[@VERSION]`.
 
-    A version in `software` wins over one in `readers`, that over the hardware's own; it may be
-    bounds (`>=4.40,<5`). A model that the catalogue lacks is known by its name alone. Raises
-    Unusable for other names and versions that lead nowhere, Faulty for a file that is wrong.
+    A version in `software` wins over one in `readers`, which wins over the hardware's own; it may
+    be bounds (`>=4.40,<5`). Of a model that the catalogue lacks, only the name is known. Raises
+    Unusable for other unknown names and versions, Faulty for a faulty file.
     """
     if world is not None and world < 1:
         raise Unusable(f"a run has at least 1 process, not {world}")
@@ -313,13 +314,13 @@ def _target(name: str, targets: Mapping[str, Target]) -> Target:
 
 
 def pin_of(package: str, text: str) -> Pin | None:
-    """The bounds that a text is; None: it is a version."""
+    """The pin for a text with bounds; None if the text is a version."""
     bounds = Releases(text) if text[:1] in tuple("<>=!~") else None
     return Pin(package, (bounds,), "--software") if bounds is not None else None
 
 
 def package_of(targets: Mapping[str, Target], name: str) -> Package | None:
-    """The distribution of that name with the releases that are known of it, by some table."""
+    """The package of a name, from the table that knows the most releases of it."""
     own = [each for each in targets.values() if each.package == name]
     tables = [Package(each.supported, each.releases or (each.latest,)) for each in own]
     beside = [each.beside[name] for each in targets.values() if name in each.beside]

@@ -1,14 +1,15 @@
-"""Which files are one run: by which names which, else by which go together.
+"""Group files into runs: by their references, else by which files fit together.
 
-1. A file is of the run of those that name it: a script its configs, arguments their DeepSpeed file.
+1. A file is in the run of the files that name it: a script its configs, arguments their DeepSpeed
+   file.
 2. If no two of the rest are of one kind, they are one run.
-3. Otherwise those of each folder are taken together, as many as go together: two files of one kind
-   are two choices, of which each is read with every file that it may be used with. Arguments in a
-   file and in flags, or of the Trainer and of TRL, are of one kind if both give one key.
-4. A file for DeepSpeed or accelerate that serves nobody in its own folder is for those in the
-   folders next above and below that have none, if it is the only one, and nobody names such a file.
+3. Otherwise the files of each folder are combined as far as they fit: two files of one kind are
+   two choices, each of which is read with every file that it may be used with. Arguments in a
+   file and in flags, or of the Trainer and of TRL, are of one kind if both set one key.
+4. A DeepSpeed or accelerate file that serves nothing in its own folder is for the runs in the
+   folders next above and below that have none, if it is the only one, and no file names such a file.
 
-What is found in some of the runs of a file, and not in others, is reported as `Agreement` says.
+A finding that is in some runs of a file, but not in others, is reported as `Agreement` describes.
 """
 
 from collections import Counter
@@ -26,50 +27,50 @@ from tunec.compiler.lints.documents import Reading
 
 _BY_FLAGS: Final = ("shell", "env")
 _MANY: Final = frozenset({"checkpoint", "hostfile"})
-"""Kinds of which a run may have several."""
+"""Kinds of which a run may contain several documents."""
 TRAINING: Final = frozenset(
     {*TRAINERS, *SCRIPTS, "axolotl", "simpletuner", "ms-swift", "unsloth", "glm4", "minicpm-v"}
     | {"visualglm", "verl", "openrlhf", "sd-scripts", "ai-toolkit", "torchtune"}
     | {"musubi-tuner", "nemo-automodel"}
 ) - {"hf"}
-"""Kinds that say what is trained, beside the Trainer's own arguments."""
+"""Kinds that set what is trained, other than the Trainer's own arguments."""
 _ARGUMENTS: Final = frozenset({"hf", "objective"})
-"""The Trainer's arguments, and any other file that says what is trained."""
+"""The Trainer's arguments, and any other file that sets what is trained."""
 _SERVING: Final = ("deepspeed", "accelerate")
 """Kinds of which one file often serves the runs of several folders."""
 _LEAST_RUNS: Final = 256
-"""Runs of one folder that are read in any case."""
+"""The number of runs up to which a folder's combinations are always read."""
 
 Kind = tuple[str, bool]
-"""Whose keys a file holds, and whether it gives them as flags: flags beside a file are usual."""
+"""The kind of a file's keys, and whether they are flags: flags are common next to a file."""
 
 
 class Part(Struct, frozen=True, eq=False, dict=True):
-    """A file that was named, with what it refers to."""
+    """A named file, with the files that it refers to."""
 
     path: Path
     own: frozenset[Kind]
     every: frozenset[Kind]
-    """With the kinds of what it refers to."""
+    """The kinds of the file and of the files that it refers to."""
     arguments: frozenset[str]
-    """Keys at the top that it gives a trainer, also by what it refers to."""
+    """Top-level keys that the file, or a file that it refers to, gives a trainer."""
     files: frozenset[Path]
-    """All that were read for it."""
+    """The paths of all files that were read for this part."""
     names: frozenset[str]
-    """Those files by the names that spans have for them."""
+    """The same files, by the names that spans use."""
     declines: bool
-    """Whether it has the key that names a file for DeepSpeed, and leaves it empty."""
+    """Whether the file has the key that names a DeepSpeed file, with an empty value."""
     is_read: bool
-    """Whether anything in it is of a known kind."""
+    """Whether any document of the part is of a known kind."""
 
     @cached_property
     def file(self) -> Path:
-        """The file itself, however it was named."""
+        """The file's resolved path, however the file was named."""
         return self.path.resolve()
 
     @cached_property
     def named(self) -> frozenset[Kind]:
-        """The kinds of what it refers to alone."""
+        """The kinds that only the files it refers to have."""
         return self.every - self.own
 
 
@@ -77,7 +78,7 @@ Group = tuple[Part, ...]
 
 
 def part_of(path: Path, reading: Reading) -> Part:
-    """A file by what was read for its sake alone."""
+    """A part, from the documents that were read for one file alone."""
     documents = [each for each in reading.documents if not each.is_view]
     counted = [each for each in documents if each.kind not in _MANY]
     own = (each for each in counted if f"{each.name}/".startswith(f"{path}/"))
@@ -109,11 +110,11 @@ class Grouped(Struct, frozen=True):
 
     runs: tuple[Group, ...]
     crowded: tuple[Path, ...] = ()
-    """Folders with so many choices that each of them is read without the others."""
+    """Folders with so many choices that each choice is read without the others."""
 
 
 def grouped(parts: Sequence[Part]) -> Grouped:
-    """The parts of each run, in the order in which they were named."""
+    """Group parts into runs, in the order in which they were named."""
     heads = tuple(_heads(parts))
     if not any(_clash(one, other) or _is_declined(one, other) for one, other in _pairs(heads)):
         return Grouped((heads,) if heads else ())
@@ -133,7 +134,7 @@ def grouped(parts: Sequence[Part]) -> Grouped:
 
 
 def _heads(parts: Sequence[Part]) -> Iterator[Part]:
-    """Those to which no other one refers; of two that refer to each other, the first."""
+    """The parts to which no other part refers; of two that refer to each other, the first."""
     readers: dict[Path, list[Part]] = {}
     for part in parts:
         for file in part.files:
@@ -151,7 +152,7 @@ def _pairs(parts: Sequence[Part]) -> Iterator[tuple[Part, Part]]:
 
 
 def _clash(one: Part, other: Part) -> bool:
-    """Whether two are choices, so that they are of no run together."""
+    """Whether two parts are alternatives, so that no run contains both."""
     if not (one.own.isdisjoint(other.every) and other.own.isdisjoint(one.every)):
         return True
     if one.arguments.isdisjoint(other.arguments):
@@ -164,22 +165,22 @@ def _trains(part: Part) -> bool:
 
 
 def _goes(one: Part, other: Part) -> bool:
-    """Whether two may be of one run: no choices, and they name no two files of one kind."""
+    """Whether two parts fit in one run: no alternatives, and not naming two files of one kind."""
     if _clash(one, other) or _is_declined(one, other):
         return False
     return one.named.isdisjoint(other.named) or one.files - {one.file} == other.files - {other.file}
 
 
 def _is_declined(one: Part, other: Part) -> bool:
-    """Whether one of two is for DeepSpeed, and the other says that it has none."""
+    """Whether one of two parts is a DeepSpeed file, and the other declines DeepSpeed."""
     pairs = ((one, other), (other, one))
     return any(a.declines and any(kind == "deepspeed" for kind, _ in b.own) for a, b in pairs)
 
 
 def _together(parts: Sequence[Part], most: int) -> list[Group]:
-    """The largest sets of parts that go together, in order; one more than `most` at the most.
+    """The largest sets of parts that fit together, in order; at most `most` + 1 of them.
 
-    These are the maximal cliques of a graph: Bron and Kerbosch, "Algorithm 457" (1973), with a
+    The sets are the maximal cliques of a graph: Bron and Kerbosch, "Algorithm 457" (1973), with a
     pivot as in Tomita, Tanaka and Takahashi (2006).
     """
     indices = range(len(parts))
@@ -207,7 +208,7 @@ def _alone(parts: Sequence[Part]) -> list[Group]:
 
 
 def _served(runs: Sequence[Group]) -> Iterator[Group]:
-    """The runs, each with the one file that serves it from a folder above or below."""
+    """The runs, each with the single file that serves it from a folder above or below."""
     every = {part for run in runs for part in run}
     serving = [run[0] for run in runs if len(run) == 1 and _is_serving(run[0])]
     kinds = {kind for part in every for kind in part.named}
@@ -227,7 +228,7 @@ def _is_serving(part: Part) -> bool:
 
 
 def _is_for(part: Part, run: Group) -> bool:
-    """Whether a run trains, in the folder above or one below, and nothing stands in the way."""
+    """Whether a part fits a run that trains and is in the folder directly above or below."""
     here, there = run[0].path.resolve().parent, part.file.parent
     is_related = there == here.parent or there.parent == here
     return is_related and any(map(_trains, run)) and all(_goes(part, each) for each in run)
@@ -239,11 +240,11 @@ Key = tuple[Part, Hashable]
 
 
 class Agreement:
-    """Which findings hold, where files stand in several runs since nobody knows in which.
+    """Which findings hold if files are in several runs because their use is unknown.
 
-    A finding holds if one of the files of its run has it in whatever run it stands: arguments that
-    differ from both of two files for DeepSpeed, or one such file that differs from all arguments.
-    Where each has another one that it agrees with, those are most likely meant for each other.
+    A finding holds if one of the files of its run has it in every run of that file: arguments that
+    differ from both of two DeepSpeed files, or one such file that differs from all arguments. If
+    each file has a partner that it agrees with, the partners are probably meant for each other.
     """
 
     def __init__(self, runs: Sequence[tuple[Group, Sequence[Diagnostic]]]) -> None:

@@ -1,4 +1,4 @@
-"""lint: files, as runs, to everything that is wrong with them, in a stable order."""
+"""Lint: read files as runs, and report every fault in them in a stable order."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePath
@@ -41,38 +41,38 @@ PAGES: Final = "docs/rules.md"
 
 
 class Linted(Struct, frozen=True):
-    """What was found, and what it was found in."""
+    """The findings, and the runs in which they were found."""
 
     runs: tuple[LintContext, ...]
-    """One, unless files that were named stand in each other's way."""
+    """One run, or several if the named files conflict with each other."""
     diagnostics: tuple[Diagnostic, ...]
-    """Sorted by file, line, column and name; what is allowed is left out."""
+    """Sorted by file, line, column and name; allowed findings are left out."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Text of each file by the name that spans use."""
+    """The text of each file, by the name that spans use."""
     passed_over: tuple[str, ...] = ()
-    """Files below a folder that was named which are none of a known kind, but for programs."""
+    """Files of no known kind, except Python files, below the named folders."""
     cut_short: tuple[str, ...] = ()
-    """Folders that were named and hold more than was read."""
+    """Named folders that hold more files than were read."""
     crowded: tuple[str, ...] = ()
-    """Folders in which too many files could be used with too many others."""
+    """Folders in which too many files can be combined with too many others."""
 
     @property
     def run(self) -> LintContext:
-        """The run, or the first of several."""
+        """The only run, or the first of several."""
         return self.runs[0]
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error; warnings and notes are none."""
+        """Whether there are no errors; warnings and notes do not count."""
         return not has_errors(self.diagnostics)
 
     def fixes(self, applicability: Applicability) -> tuple[Fix, ...]:
-        """The fixes that are safe, or those that are not."""
+        """The fixes of one applicability: safe or unsafe."""
         every = (each.fix for each in self.diagnostics if each.fix is not None)
         return tuple(fix for fix in every if fix.applicability == applicability)
 
     def fixed(self, *, unsafe: bool = False) -> dict[str, str]:
-        """The texts of the files that change when every safe fix is applied; or all, safe first."""
+        """The texts of changed files after every safe fix, and with `unsafe` the unsafe ones."""
         every = (*self.fixes("safe"), *(self.fixes("unsafe") if unsafe else ()))
         return apply(self.sources, [fix.edits for fix in every])
 
@@ -86,12 +86,12 @@ def lint_files(
     watch: Watch = unwatched,
     own: OwnSource | None = None,
 ) -> Linted:
-    """Read files, with those that they refer to, and check them against every rule.
+    """Read files and the files that they refer to, and check them against every rule.
 
-    They are one run, or several (`tunec.compiler.lints.grouping`). A
-    folder stands for the configs below it; its other files are counted in `passed_over`.
-    `settings` leave files out of folders, and set the severity of findings; `watch` sees how far
-    this has come. `own` is the source of the projects around the files, if it was read before.
+    The files form one run or several (`tunec.compiler.lints.grouping`). A folder stands for the
+    configs below it; its files of no known kind are listed in `passed_over`. `settings` exclude
+    files from folders, and set the severity of findings; `watch` receives the progress. `own` is
+    the source of the projects around the files, if it was read before.
     """
     surroundings = environment or Environment()
     gathered = files_of(paths) if settings is None else files_of(paths, settings.excludes)
@@ -126,7 +126,7 @@ def lint_files(
 
 
 def _kept(runs: Sequence[Run], strange: Set[str]) -> list[Run]:
-    """The runs without the files that nobody knows, and without what holds no other ones."""
+    """The runs without files of no known kind, and without the runs that this leaves empty."""
     rest = [replace(each, reading=_without(each.reading, strange)) for each in runs]
     return [each for each in rest if not _is_empty(each.reading)] or rest[:1]
 
@@ -136,7 +136,7 @@ def _is_empty(reading: Reading) -> bool:
 
 
 def _with_pins(environment: Environment, repository: Repository, of: Reading) -> Environment:
-    """The surroundings, with what the repository requires where the command line gives nothing."""
+    """The surroundings, with the repository's requirements for packages that have no pin yet."""
     pins = repository.pins(map(Path, of.sources))
     return replace(environment, pins={**pins, **environment.pins})
 
@@ -147,14 +147,14 @@ def lint_texts(
     environment: Environment | None = None,
     allowances: Sequence[Allowance] = (),
 ) -> Linted:
-    """Check texts, by file name, against every rule, as one run; nothing is read from disk."""
+    """Check texts, by file name, as one run or one per alternative; nothing is read from disk."""
     surroundings = environment or Environment()
     runs = apart(Run(read_texts(texts, targets, surroundings.readers)))
     return _together([_checked(each, targets, surroundings, allowances) for each in runs])
 
 
 def _strangers(reading: Reading) -> Iterator[str]:
-    """The files that are of no known kind, also those of which nothing could be read."""
+    """The files of no known kind, including those of which nothing could be read."""
     yield from (each.name for each in reading.unread)
     yield from (each.file for each in reading.faults if is_of_nobody(each) or is_of_nothing(each))
 
@@ -166,7 +166,7 @@ def _without(reading: Reading, files: Set[str]) -> Reading:
 
 
 class _Checked(Struct, frozen=True):
-    """What was found in one run."""
+    """The findings of one run."""
 
     run: LintContext
     sources: Mapping[str, str]
@@ -208,14 +208,14 @@ def _checked(
 
 
 class _Lone:
-    """What is found in the files of runs, each by itself: runs of one script share its reading."""
+    """Caches the findings in files checked alone, which the runs of one script share."""
 
     def __init__(self) -> None:
-        """Start with nothing found."""
+        """Start with an empty cache."""
         self._found: dict[int, list[tuple[LintContext, tuple[Diagnostic, ...]]]] = {}
 
     def found(self, run: LintContext, reading: Reading) -> tuple[Diagnostic, ...]:
-        """What is found in a reading, in the surroundings of a run that it is part of."""
+        """The findings in a reading, in the surroundings of a run that contains the reading."""
         known = self._found.setdefault(id(reading), [])
         for other, found in known:
             if other.environment == run.environment and other.releases == run.releases:
@@ -232,7 +232,7 @@ class _Lone:
 
 
 def _together(runs: Sequence[_Checked]) -> Linted:
-    """What was found in any run, once; an allowance is of use where it hides something in one."""
+    """The findings of all runs, each once; an allowance counts as used if it is used in any run."""
     used = {each for run in runs for each in run.allowed if each not in run.unused}
     found = [*_agreed(runs), *(each for run in runs for each in _unused(run, used))]
     sources = {name: text for each in runs for name, text in each.sources.items()}
@@ -245,7 +245,7 @@ _MOST_NAMED: Final = 3
 
 
 def _at_one_place(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """What several runs find at one place, once: it names the other files that it is found with."""
+    """Merge equal findings of several runs at one place into one that names the other files."""
     first: dict[tuple[object, ...], list[Diagnostic]] = {}
     for each in found:
         first.setdefault((each.id, each.severity, each.message, each.primary), []).append(each)
@@ -268,7 +268,7 @@ def _spans(one: Diagnostic) -> list[Span]:
 
 
 def _once(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
-    """One note of all that say that a model is not known: it names the other files."""
+    """Merge all notes about an unknown model into the first, which names the other files."""
     unknown = [each for each in found if each.message == _UNKNOWN_MODEL]
     files = list(dict.fromkeys(each.file for each in unknown))[1:]
     named = ", ".join(files[:_MOST_NAMED])
@@ -281,7 +281,7 @@ def _once(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
 
 
 def _agreed(runs: Sequence[_Checked]) -> Iterator[Diagnostic]:
-    """What holds, without fixes of parts of files, and those that not all runs agree on."""
+    """The findings that hold; a fix in an embedded file or with disagreement is dropped."""
     groups: dict[Group, list[Diagnostic]] = {}
     for run in runs:
         groups.setdefault(run.group, []).extend(run.found)
@@ -297,13 +297,13 @@ def _agreed(runs: Sequence[_Checked]) -> Iterator[Diagnostic]:
 
 
 def _is_within(found: Diagnostic, sources: Mapping[str, str]) -> bool:
-    """Whether a fix changes the text of a file that is within another one."""
+    """Whether a fix changes the text of a file that is embedded in another file."""
     edits = () if found.fix is None else found.fix.edits
     return any(str(PurePath(each.span.file).parent) in sources for each in edits)
 
 
 def _shares(other: _Checked, run: _Checked, found: Diagnostic) -> bool:
-    """Whether another run reads the file that a finding's fix changes, and in it the same lines."""
+    """Whether another run reads the file that a finding's fix changes, and the same lines of it."""
     edits = () if found.fix is None else found.fix.edits
     files = {edit.span.file for edit in edits}
     if files.isdisjoint(other.sources):
@@ -320,7 +320,7 @@ def _key_line(place: Place) -> tuple[str, int]:
 
 
 def check(run: LintContext) -> Iterator[Diagnostic]:
-    """What every rule finds in a run."""
+    """The findings of every rule in a run."""
     for each in rules_for(run.kinds, run.keys):
         yield from check_rule(each, run)
 

@@ -1,4 +1,4 @@
-"""What a rule is, what it finds, and its findings as diagnostics."""
+"""What a rule is, what a finding is, and how findings become diagnostics."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
@@ -30,7 +30,7 @@ Consequence = Literal[
     "slow",
     "unclear",
 ]
-"""What happens to a run that has the fault, and when its owner finds out."""
+"""What happens to a run with the fault, and when the user notices."""
 
 CONSEQUENCES: Final[dict[Consequence, str]] = {
     "silent": "no error: the run continues, but not as intended",
@@ -45,80 +45,80 @@ CONSEQUENCES: Final[dict[Consequence, str]] = {
     "slow": "runs, but slower than the hardware allows",
     "unclear": "not known from what was read",
 }
-"""The words in which each is told."""
+"""The text that describes each consequence."""
 
 UNCERTAIN: Final = "cannot tell: "
-"""How a finding begins that rests on something unknown."""
+"""The beginning of the message of a finding that rests on something unknown."""
 
 Unless = Literal["", "declared", "quoted"]
-"""What the repository's own source may say otherwise: that a class has the key as a field (or, of
-flags, a parser) or a script takes it out of what it reads, or that it has the word as a text. Then
-nothing is found."""
+"""What in the repository's own source cancels a finding. `declared`: a class has the key as a
+field, a parser has the flag, or a script takes the key out of what it reads. `quoted`: the source
+contains the word as a string."""
 
 ALWAYS: Final = ("*",)
-"""What a rule reads that is asked of every run."""
+"""The `reads` of a rule that is checked in every run."""
 
 
 def keys(kinds: str, *names: str) -> tuple[str, ...]:
-    """What a rule reads that asks several kinds of document for keys: `keys("dpo|kto", "beta")`."""
+    """The `reads` of a rule that reads keys of several kinds: `keys("dpo|kto", "beta")`."""
     return tuple(f"{kind}:{name}" for kind in kinds.split("|") for name in names)
 
 
 class Finding(Struct, frozen=True):
-    """One occurrence of what a rule is about; `LintContext` and `Place` help to build it."""
+    """One occurrence of a rule's fault; `LintContext` and `Place` help to build it."""
 
     message: str
-    """What is wrong here, with the values; stands alone; lower case, no final period."""
+    """The fault with its values, in a sentence that stands alone: lower case, no final period."""
     labels: tuple[Label, ...]
-    """Where: the first primary label is where people look first; the other file's place, where two
-    disagree, is a label too, with `primary=False`."""
+    """The places: users look at the first primary label first. If two files disagree, the place in
+    the other file is a label too, with `primary=False`."""
     notes: tuple[str, ...] = ()
-    """Facts about what really happens in that version."""
+    """Facts about what actually happens in that version."""
     help: str | None = None
-    """The smallest change that mends it."""
+    """The smallest change that fixes the fault."""
     fix: Fix | None = None
     sum: tuple[Term, ...] = ()
     """The terms behind a number in the message."""
     certain: bool = True
-    """False where it rests on something unknown (who reads the file, how many processes): then it
-    is told as a note that begins with `cannot tell`, and never fails a run."""
+    """False if the finding rests on something unknown, such as the reader of the file or the number
+    of processes: it becomes a note that begins with `cannot tell`, and never fails a run."""
     consequence: Consequence | None = None
-    """Where it differs from the rule's own, as between versions."""
+    """The consequence here, if it differs from the rule's, for example between versions."""
     severity: Severity | None = None
-    """Where this occurrence is less severe than the rule's own severity."""
+    """The severity here, if it is lower than the rule's."""
 
 
 class Rule(Struct, frozen=True):
     """One rule: a function below `@rule(...)`, or `rows(...)`, in a module of its subject.
 
-    A rule that concerns several programs stands in `compiler/lints/checks/<subject>`, one of a
-    single target in `targets/<name>/rules`. `name` names the bad thing, so that `allow(name)` reads
-    well; its page is `<name>.md` in the folder of its module:
-    what happens, examples, and the sources of all that is claimed.
+    A rule about several programs is in `compiler/lints/checks/<subject>`, a rule about a single
+    target in `targets/<name>/rules`. `name` names the fault, so that `allow(name)` reads well. The
+    rule's page is `<name>.md` in the folder of its module: what happens, examples, and the sources
+    of every claim.
     """
 
     name: str
     severity: Severity
-    """`error`: the run certainly ends, or trains, saves or starts other than is written. `warning`:
-    it does what is written, but is worse than it need be, or a setting does nothing."""
+    """`error`: the run certainly stops, or trains, saves or starts differently from what is
+    written. `warning`: it does what is written, but worse than necessary, or a setting has no
+    effect."""
     consequence: Consequence
     consumers: tuple[str, ...]
-    """Whose behaviour it is, with the versions that have it: `("deepspeed>=0.19.6",)`.
-
-    The rule is left out where a version is known and outside. Where a range is given and nobody
-    named the version, an error becomes a warning that says so, as another release behaves
-    otherwise. Leave the range out where every release that tunec knows behaves so.
-    """
+    """The consumers with this behaviour, and the versions that have it: `("deepspeed>=0.19.6",)`.
+    The rule is skipped if the version is known and outside the range. If a range is given and no
+    version is, an error becomes a warning that names the range, since another release may behave
+    differently. No range means that every release known to tunec behaves so."""
     reads: tuple[str, ...]
-    """Keys of which at least one is written wherever the rule finds anything, each after its kind
+    """Keys of which at least one is written whenever the rule finds anything, each after its kind
     of document: `deepspeed:zero_optimization.stage`, `trainer:bf16`, or `peft:*` for any key;
-    `slot:adapter.kind` for any key that says a slot. The rule is asked only then
+    `slot:adapter.kind` for any key that carries a slot. Only then is the rule checked
     (`tunec.compiler.lints.index`)."""
     hardware: bool
-    """Whether it asks for the cluster, its devices or its hosts; the number of processes is none
-    of these. What another rule finds holds for all hardware (`tunec.compiler.lints.emission`)."""
+    """Whether the rule reads the cluster, its devices or its hosts; the number of processes does
+    not count. The findings of other rules hold for all hardware
+    (`tunec.compiler.lints.emission`)."""
     check: "Callable[[LintContext], Iterable[Finding]]"
-    """Pure; raises nothing for any input; yields findings in the order of the document."""
+    """A pure function that raises nothing for any input, and yields findings in document order."""
     unless: Unless = ""
 
 
@@ -132,7 +132,7 @@ def rule(
     hardware: bool = False,
     unless: Unless = "",
 ) -> "Callable[[Callable[[LintContext], Iterable[Finding]]], Rule]":
-    """Make a rule of the function below it; the arguments are the fields of `Rule`."""
+    """Make a rule of the decorated function; the arguments are the fields of `Rule`."""
 
     def made(check: "Callable[[LintContext], Iterable[Finding]]") -> Rule:
         return Rule(name, severity, consequence, consumers, reads, hardware, check, unless)
@@ -141,15 +141,15 @@ def rule(
 
 
 def check_rule(rule: Rule, run: LintContext) -> Iterator[Diagnostic]:
-    """What one rule finds in a run; nothing where it is about other versions."""
+    """The findings of one rule in a run; none if the rule is about other versions."""
     if not is_elsewhere(rule, run):
         yield from findings_of(rule, run)
 
 
 def findings_of(rule: Rule, run: LintContext) -> Iterator[Diagnostic]:
-    """What one rule finds in a run of the versions that it is about.
+    """The findings of one rule in a run, whose versions are not checked.
 
-    A rule that raises ends neither the others nor the program: its failure is one of the findings.
+    If a rule raises, its failure is reported as a finding, and the other rules still run.
     """
     try:
         for finding in rule.check(run):
@@ -160,7 +160,7 @@ def findings_of(rule: Rule, run: LintContext) -> Iterator[Diagnostic]:
 
 
 def _is_own(unless: Unless, finding: Finding, run: LintContext) -> bool:
-    """Whether the repository's own source has the key, or the word, that is not known."""
+    """Whether the repository's own source declares the unknown key, or quotes the unknown word."""
     label = next((each for each in finding.labels if each.primary), None)
     place = None if label is None else _place_of(label, run)
     if place is None or place.document.format == "python":
@@ -174,7 +174,7 @@ def _is_own(unless: Unless, finding: Finding, run: LintContext) -> bool:
 
 
 _LONG: Final = 12
-"""Letters of a name that no script quotes for something else."""
+"""The length from which a quoted name is assumed to be the key and nothing else."""
 
 
 def _is_taken(name: str, run: LintContext) -> bool:
@@ -182,7 +182,7 @@ def _is_taken(name: str, run: LintContext) -> bool:
 
 
 def _place_of(label: Label, run: LintContext) -> Place | None:
-    """The key that a label stands at, or at the value of which."""
+    """The key at which, or at whose value, a label is placed."""
     path = label.path or ""
     by_name = (each.found[path] for each in run.documents if path in each.found)
     others = (at for each in run.documents for at in each.found.values() if at.path == path)
@@ -191,7 +191,7 @@ def _place_of(label: Label, run: LintContext) -> Place | None:
 
 
 def failure(rule: Rule, fault: Exception, run: LintContext) -> Diagnostic:
-    """What is reported where a rule raises."""
+    """The diagnostic for a rule that raised an exception."""
     first = next((each.root.span for each in run.documents), None)
     return Diagnostic(
         rule.name,
@@ -205,7 +205,7 @@ def failure(rule: Rule, fault: Exception, run: LintContext) -> Diagnostic:
 
 
 def _raised_in(fault: Exception) -> str:
-    """The function that raised, and its line."""
+    """The function that raised the exception, and its line."""
     trace = fault.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -216,12 +216,12 @@ def _raised_in(fault: Exception) -> str:
 
 
 def is_elsewhere(rule: Rule, run: LintContext) -> bool:
-    """Whether all versions that the rule is about are known not to run."""
+    """Whether the run's versions are known, and the rule is about none of them."""
     return bool(rule.consumers) and all(run.runs(each) is False for each in rule.consumers)
 
 
 def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
-    """A finding as a diagnostic: its severity by how sure it is, and what it leads to."""
+    """A finding as a diagnostic: its severity depends on its certainty and consequence."""
     severity = finding.severity or rule.severity
     message, notes = finding.message, list(finding.notes)
     consequence = finding.consequence or rule.consequence
@@ -252,7 +252,7 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
 
 
 def _in_cell(finding: Finding, run: LintContext) -> Iterator[str]:
-    """Where in a notebook a finding stands, as its readers count."""
+    """The cell and line of a finding in a notebook, counted as a reader counts them."""
     for span in islice(_in_notebooks(finding), 1):
         texts = (each.text for each in run.documents if each.name == span.file)
         at = place_in(next(texts, ""), span)
@@ -265,9 +265,9 @@ def _in_notebooks(finding: Finding) -> Iterator[Span]:
 
 
 def _can_be_edited(finding: Finding, run: LintContext) -> bool:
-    """Whether what it is about stands in the file by itself, and not within a text.
+    """Whether a finding's key is written in the file itself, not within a string or a notebook.
 
-    A Python file has to be one afterwards.
+    After the edits, a Python file must still be valid Python.
     """
     if any(True for _ in _in_notebooks(finding)):
         return False
@@ -282,9 +282,9 @@ def _can_be_edited(finding: Finding, run: LintContext) -> bool:
 
 
 def _what_happens(consequence: Consequence, severity: Severity) -> Iterator[str]:
-    """When its owner finds out; of what nothing reports, the message says all.
+    """The note about the consequence; for a silent fault there is none, as the message says all.
 
-    That memory runs out is a possibility, but for errors.
+    Unless the finding is an error, out of memory is described as a possibility.
     """
     if consequence == "out-of-memory" and severity != "error":
         yield "what happens: may run out of memory"
@@ -293,7 +293,7 @@ def _what_happens(consequence: Consequence, severity: Severity) -> Iterator[str]
 
 
 def _known_from(rule: Rule, told: tuple[str, ...], run: LintContext) -> Iterator[str]:
-    """Where the releases are known from that the finding names, or rests on."""
+    """Notes on the source of each release that the finding names or rests on."""
     ranged = {name for name, releases in map(split_requirement, rule.consumers) if releases.text}
     for release in run.releases.values():
         names = {str(release), release.in_words}
@@ -308,22 +308,22 @@ def _is_of_commit(rule: Rule, run: LintContext) -> bool:
 
 
 _BY_VERSION: Final = ("parse", "load")
-"""Where keys, words and modules are asked for, of which somebody's own version may have others."""
+"""Consequences of unknown keys, words and modules, which a modified version may have."""
 
 
 def _is_of_own_version(rule: Rule, run: LintContext) -> bool:
-    """Whether the repository installs its own version of what the rule speaks of."""
+    """Whether the repository installs its own version of one of the rule's consumers."""
     found = (run.releases.get(split_requirement(each)[0]) for each in rule.consumers)
     return any(each is not None and each.pin is not None and each.pin.is_own for each in found)
 
 
 def is_commit(release: Release) -> bool:
-    """Whether a commit is required, of an unknown release."""
+    """Whether a commit, whose release is unknown, is required."""
     return release.pin is not None and ANY in release.pin.ranges
 
 
 def _assumed(rule: Rule, run: LintContext) -> str | None:
-    """The version range on which a rule rests, where no version is given."""
+    """The version range that a rule assumes because no version is given."""
     ranged = [each for each in rule.consumers if each != split_requirement(each)[0]]
     if not ranged or any(run.runs(each) for each in ranged):
         return None

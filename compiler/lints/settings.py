@@ -1,6 +1,6 @@
-"""Settings of lint: what their file holds, its faults, and what follows for files and findings.
+"""Settings of lint: their file, its faults, and their effect on files and findings.
 
-What it names stays inside its project, as with every file.
+Files that the settings name have to be inside the project, as everywhere.
 """
 
 import os
@@ -50,22 +50,22 @@ _ANY: Final = "**"
 
 
 class Settings(Struct, frozen=True, dict=True):
-    """What a file settles, with the folder that its paths begin at."""
+    """The settings in a file, with the folder that their paths are relative to."""
 
     name: str
-    """The file, as people call it."""
+    """The file's name as shown to users."""
     folder: Path
-    """Links followed."""
+    """The folder, with symbolic links resolved."""
     said: LintSettings
 
     def excludes(self, path: Path) -> bool:
-        """Whether a file or folder is not to be read."""
+        """Whether a file or folder is excluded from reading."""
         return bool(self._left_out) and self._is_among(path, self._left_out)
 
     def levelled(self, found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-        """Findings with the severity that is set for their rules, without those that are off.
+        """Findings with the severity set for their rules, without those that are turned off.
 
-        Hard errors stay. What cannot be known stays a note, however much its rule weighs.
+        Hard errors keep their severity. A finding that rests on something unknown stays a note.
         """
         if not (self.said.rules or self.said.paths):
             return tuple(found)
@@ -74,7 +74,7 @@ class Settings(Struct, frozen=True, dict=True):
 
     @property
     def hardware(self) -> str | None:
-        """The hardware, a file from where the command runs."""
+        """The hardware; a file's path is relative to the folder in which the command runs."""
         name = self.said.hardware
         return str(self.folder / name) if name and is_path(name, self.folder) else name
 
@@ -86,7 +86,7 @@ class Settings(Struct, frozen=True, dict=True):
 
     @property
     def software(self) -> dict[str, str]:
-        """A version, or bounds, by package."""
+        """The version, or version bounds, of each package."""
         return {name: _without_sign(text) for name, text in self.said.software.items()}
 
     def _level(self, found: Diagnostic) -> Level | None:
@@ -105,7 +105,7 @@ class Settings(Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_path(self) -> "tuple[tuple[Pattern, Mapping[str, Level]], ...]":
-        """The last one first."""
+        """The levels by path pattern, the last pattern first."""
         every = ((_pattern(glob), levels) for glob, levels in self.said.paths.items())
         return tuple(every)[::-1]
 
@@ -125,7 +125,7 @@ def _with(found: Diagnostic, level: Level | None) -> Diagnostic:
 
 
 def _without_sign(text: str) -> str:
-    """A version without the sign of equality that pip writes before it."""
+    """A version without the `==` that pip writes before it."""
     version = text.strip().lstrip("=").strip()
     return version if text.strip().startswith("=") and is_version(version) else text.strip()
 
@@ -133,7 +133,7 @@ def _without_sign(text: str) -> str:
 # ── patterns ─────────────────────────────────────────────────────────────────────────────────────
 
 Pattern = tuple[str, ...]
-"""The parts between slashes; `**` stands for any number of folders."""
+"""The parts of a glob between slashes; `**` stands for any number of folders."""
 
 
 def _pattern(glob: str) -> Pattern:
@@ -142,7 +142,7 @@ def _pattern(glob: str) -> Pattern:
 
 
 def _covers(pattern: Pattern, parts: tuple[str, ...]) -> bool:
-    """Whether a path, or a folder around it, matches."""
+    """Whether a pattern matches a path or a folder that contains it."""
     at = _onward(pattern, {0})
     for part in parts:
         stays = {n for n in at if n < len(pattern) and pattern[n] == _ANY}
@@ -154,7 +154,7 @@ def _covers(pattern: Pattern, parts: tuple[str, ...]) -> bool:
 
 
 def _onward(pattern: Pattern, at: set[int]) -> set[int]:
-    """Positions in a pattern, with those behind a `**`, which may stand for nothing."""
+    """Positions in a pattern, plus those after a `**`, which may match nothing."""
     for n, part in enumerate(pattern):
         if n in at and part == _ANY:
             at = at | {n + 1}
@@ -165,7 +165,7 @@ def _onward(pattern: Pattern, at: set[int]) -> set[int]:
 
 
 class Read(Struct, frozen=True):
-    """Settings, or what is wrong with their file."""
+    """The settings, or the faults of their file."""
 
     settings: Settings | None = None
     faults: tuple[Diagnostic, ...] = ()
@@ -175,10 +175,10 @@ class Read(Struct, frozen=True):
 def read_settings(
     path: Path, name: str, *, allow_outside: bool = False, needs_baseline: bool = True
 ) -> Read:
-    """Read a file of settings: every fault of it, or what it settles; raises nothing.
+    """Read a settings file: the settings, or every fault in it; raises nothing.
 
-    `needs_baseline`: its baseline is read; it need not be there if another one is, or if it is
-    about to be written.
+    `needs_baseline`: the baseline file has to exist. It need not if another baseline is used, or if
+    it is about to be written.
     """
     try:
         content = read_bytes(path)
@@ -211,7 +211,7 @@ def _tree(content: bytes, name: str) -> tuple[Node | None, tuple[Diagnostic, ...
 
 
 def _faults(tree: Node, project: Project, *, needs_baseline: bool) -> Iterator[Diagnostic]:
-    """What is wrong with the values; what is of the wrong type is reported by its shape."""
+    """Faults of the values; wrong types are reported by the shape."""
     for at, rule in _rules(tree):
         yield from _faults_of_rule(rule, at, tree)
     for at, glob in _globs(tree):
@@ -280,7 +280,7 @@ def _faults_of_glob(glob: str, at: Place, tree: Node) -> Iterator[Diagnostic]:
 
 
 def _faults_of_software(said: Any, tree: Node) -> Iterator[Diagnostic]:
-    """Names that are misspelt, and texts that are neither a version nor bounds."""
+    """Misspelt package names, and texts that are neither a version nor bounds."""
     named = said if isinstance(said, Mapping) else {}
     yield from check_software(dict.fromkeys(named, "1"), tree)  # names alone
     for name, text in named.items():
@@ -326,7 +326,7 @@ _HEADER: Final = re.compile(r"(?m)^\s*\[+\s*tool\s*\.\s*tunec\b")
 
 
 def settings_file(paths: Iterable[Path]) -> Path | None:
-    """The file that holds for what is linted: upward from the folder around all of it."""
+    """The settings file for linted paths, searched upward from their common folder."""
     folders = {os.path.realpath(each if each.is_dir() else each.parent) for each in paths}
     try:
         start = Path(os.path.commonpath(folders))
