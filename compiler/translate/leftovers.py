@@ -83,10 +83,10 @@ def reads(
         held = next((understood[each] for each in around if each in understood), None)
         fate, slots = held or (_unsaid(run, document, path, place.value), ())
         yield Read(path, place, fate, slots)
-    yield from _replaced_defaults(document, dialect)
+    yield from _replaced_defaults(document, dialect, known)
 
 
-def _replaced_defaults(document: Document, dialect: Dialect) -> Iterator[Read]:
+def _replaced_defaults(document: Document, dialect: Dialect, known: Partial) -> Iterator[Read]:
     """Keys that a file leaves out, with their defaults, if tunec would write another value.
 
     The row of such a key sets no slot, and yields to a key that is passed through.
@@ -95,12 +95,21 @@ def _replaced_defaults(document: Document, dialect: Dialect) -> Iterator[Read]:
     path = file.schema(dialect) if file is not None and file.schema is not None else None
     fields = schema(path).get("properties", {}) if path is not None else {}
     for entry in file.entries if file is not None and fields else ():
-        rows = entry.keys if entry.yields and not entry.slots and entry.holds_in(dialect) else ()
-        for key in (each for each in rows if each not in document.found):
+        if entry.slots or not entry.yields or not entry.holds_in(dialect):
+            continue
+        for key, value in _written(entry, known).items():
             default = fields.get(key, {}).get("default")
-            if default is not None:
+            if key not in document.found and default is not None and not is_same(value, default):
                 node = Node(start_of(document.name), default)
                 yield Read(key, Place(document, key, node), "left")
+
+
+def _written(entry: Entry, known: Partial) -> Mapping[str, Any]:
+    """What a row writes by what is known; nothing if that is too little."""
+    try:
+        return known.ask(entry.write) if known.ask(entry.when) else {}
+    except (Unsaid, *WRONG_SHAPE):
+        return {}
 
 
 def hidden(document: Document) -> Iterator[str]:
