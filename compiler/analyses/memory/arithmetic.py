@@ -1,4 +1,4 @@
-"""How one part of a model computes: what every activation formula asks."""
+"""The arithmetic of one part of a model, which every activation formula uses."""
 
 from typing import Final
 
@@ -42,14 +42,14 @@ sdpa are boolean; before, `_update_causal_mask` made one in the model's dtype. R
 
 
 class Arithmetic(Struct, frozen=True):
-    """Bytes an element of each kind of activation, and what is special about the layers."""
+    """Bytes per element of each kind of activation, and the special properties of the layers."""
 
     stream: int
     """The residual stream: the dtype of the embedding and of every sum."""
     held: int
-    """The weights of layers as they lie."""
+    """The weights of layers in their stored dtype."""
     compute: int
-    """Inputs and outputs of matrix products."""
+    """The inputs and outputs of matrix products."""
     answer: int
     """What a projection of the normed hidden state gives, adapters added. bitsandbytes' 4-bit layer
     converts its result to the dtype of its input, fp32 where norms and residual stream are
@@ -58,16 +58,16 @@ class Arithmetic(Struct, frozen=True):
     """The adapters' own dtype."""
     norm: Norm
     normed: int
-    """What an RMSNorm keeps for its weight's gradient."""
+    """The normed value that an RMSNorm keeps for its weight's gradient."""
     autocast: bool
     trained: bool
-    """Whether the weights of this part get gradients themselves."""
+    """Whether the weights of this part themselves get gradients."""
     keeps_inputs: bool
     """Whether matrix products keep what they multiply: for their weight's gradient, or because
     bitsandbytes' 4-bit ones did until 0.43.1 (`autograd/_functions.py`, `MatMul4Bit.forward`:
     `ctx.tensors = (A, B)`; 0.43.2 keeps B alone)."""
     eager: bool
-    """Whether attention scores are made as tensors."""
+    """Whether attention scores are computed as tensors."""
     wide_queries: bool
     """Whether queries and keys are multiplied in fp32 then, which autocast would narrow."""
     wide_scores: bool
@@ -81,9 +81,9 @@ class Arithmetic(Struct, frozen=True):
     rotary: Rotary
     router: Router
     biased: bool
-    """Whether self attention adds a bias a head, made whole for each layer."""
+    """Whether self attention adds one bias per head, expanded for each layer."""
     own_biases: bool
-    """Whether each layer makes it from a table of its own."""
+    """Whether each layer computes this bias from its own table."""
     shares_norm_inputs: bool
     """Whether the norms before attention and feed-forward read the same tensor."""
     crosses: bool
@@ -91,7 +91,7 @@ class Arithmetic(Struct, frozen=True):
     fused_norms: bool
     """Whether torch's own RMSNorm is one kernel."""
     readers: float
-    """Linear layers that read a normed hidden state, a layer."""
+    """The number of linear layers that read a normed hidden state, per layer."""
     fused_qkv: bool
     """Whether one projection gives queries, keys and values."""
     fused_gate: bool
@@ -99,19 +99,19 @@ class Arithmetic(Struct, frozen=True):
     reads_product: bool
     """Whether an adapter reads the product of gate and up."""
     drops: bool
-    """Whether adapters drop part of what they read."""
+    """Whether adapters apply dropout to their input."""
     masks: bool
-    """Whether attention is torch's `scaled_dot_product_attention`, which may be handed a mask."""
+    """Whether attention is torch's `scaled_dot_product_attention`, which may get a mask."""
     repeats: bool
-    """Whether that always gets keys and values repeated for each query head."""
+    """Whether this function always gets keys and values repeated for each query head."""
     shares_mask: bool
-    """Whether its mask is a bias that all layers share, and not made one in each."""
+    """Whether its mask is a bias that all layers share, instead of one made in each layer."""
     experts_apart: bool
-    """Whether experts run one after the other, each linear layers of its own."""
+    """Whether experts run one after the other, each with separate linear layers."""
     trains_experts: bool
-    """Whether the weights of routed experts get gradients, by themselves or through adapters."""
+    """Whether the weights of routed experts get gradients, directly or through adapters."""
     gates_shared: bool
-    """Whether shared experts come before the routed ones, and a gate weighs what they give."""
+    """Whether shared experts come before the routed ones, and a gate weights their output."""
     liger_norms: bool
     """Whether RMSNorms are Liger's, which keep their input (liger-kernel 0.3.1 to 0.8.0
     `ops/rms_norm.py`, `LigerRMSNormFunction`)."""
@@ -123,7 +123,7 @@ class Arithmetic(Struct, frozen=True):
 
     @property
     def casts_norms_apart(self) -> bool:
-        """Whether norms beside each other, which read one tensor, each keep an fp32 copy of it."""
+        """Whether neighbouring norms that read one tensor each keep an fp32 copy of it."""
         return self.shares_norm_inputs and self.autocast and self.stream < BYTES["fp32"]
 
     @property
@@ -138,12 +138,12 @@ class Arithmetic(Struct, frozen=True):
 
     @property
     def adapters_share_inputs(self) -> bool:
-        """Whether adapters read the base's own inputs, because no cast lies between."""
+        """Whether adapters read the base's own inputs, because there is no cast between them."""
         return self.adapter == self.compute == self.stream
 
 
 def way(*, trained: bool, held: int, autocast: bool, packed: bool, eager: bool) -> str:
-    """The name of a way of computing; `held`: bytes an element of the weights as they lie."""
+    """The name of a kind of arithmetic; `held`: bytes per element of the stored weights."""
     words = ("autocast" if autocast else "", "packed" if packed else "", "eager" if eager else "")
     return " ".join(("trained" if trained else "frozen", str(held), *filter(None, words)))
 
@@ -155,7 +155,7 @@ def _way(workload: Workload, states: States, held: int, *, trained: bool, eager:
 
 @cached(1024)
 def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
-    """Find how a part of the model computes."""
+    """Determine the arithmetic of a part of the model."""
     trained = part in count(workload).trained_parts
     full = workload.adapter.kind == "none" and trained
     held = states.trainable if full else states.weights
@@ -270,12 +270,12 @@ def _readers(linears: list[Module], stacks: list[Stack]) -> float:
 
 
 def is_fused_qkv(module: Module, stack: Stack) -> bool:
-    """Whether a projection is that of queries, keys and values together."""
+    """Whether one projection computes queries, keys and values together."""
     return module.shape[0] >= (stack.heads + 2 * stack.kv_heads) * stack.head_dim and (
         "qkv" in module.path or "query_key_value" in module.path or "c_attn" in module.path
     )
 
 
 def is_fused_gate(module: Module, stack: Stack) -> bool:
-    """Whether a projection is that of a gate and of what it multiplies together."""
+    """Whether one projection computes a gate and its factor together."""
     return stack.gated and module.shape == (2 * stack.ffn, stack.hidden)

@@ -1,8 +1,8 @@
-"""A trace that was kept: the phases of one run as measured, used where the account would reckon.
+"""A stored trace: the measured phases of one run, used where the account would compute them.
 
-`tunec trace --save` writes the file. It holds of each phase the bytes that do not depend on the
-micro batch and those that each sample adds, and speaks of one model's config and one set of slots,
-the micro batch apart, because everything else bends the lines.
+`tunec trace --save` writes the file. For each phase it holds the bytes that do not depend on the
+micro batch and the bytes per sample. It applies to one model's config and one set of slots except
+the micro batch, because in every other slot the bytes are not linear.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ _Bytes = tuple[tuple[str, int], ...]
 
 
 class Unusable(ValueError):
-    """A text that is no calibration; the message says why."""
+    """A text that is not a calibration; the message gives the reason."""
 
 
 class Line(Struct, frozen=True):
-    """One traced phase: bytes by name, fixed and of each sample."""
+    """One traced phase: fixed bytes and bytes per sample, by name."""
 
     name: str
     fixed: _Bytes
@@ -40,21 +40,21 @@ class Line(Struct, frozen=True):
 
 
 class Calibration(Struct, frozen=True):
-    """What a file says, and where it lies."""
+    """The contents of a calibration file, and its path."""
 
     name: str
-    """The file, as the spec or the model's directory names it."""
+    """The file's name, as in the spec or the model's directory."""
     config: str
     """Digest of the model's config."""
     key: str
-    """Digest of every slot that the trace depends on, the micro batch apart."""
+    """Digest of every slot that the trace depends on, except the micro batch."""
     versions: tuple[tuple[str, str], ...]
-    """Of the libraries that ran."""
+    """Versions of the libraries that ran."""
     lines: tuple[Line, ...]
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The traced phases in the form that the account has."""
+        """The traced phases as terms of the account."""
         found: list[Term] = []
         for at, line in enumerate(self.lines):
             moment = Moment(at, line.name)
@@ -101,7 +101,7 @@ def digest(facts: Mapping[str, Any]) -> str:
 
 
 def calibrated(workload: "Workload", layout: "Layout", *, padded: bool) -> tuple[Term, ...]:
-    """The traced terms of a layout; none where the workload's calibration is of something else."""
+    """The traced terms of a layout; empty if the calibration belongs to another layout."""
     known = workload.calibration
     if known is None or known.key != key_of(workload, layout, padded=padded):
         return ()
@@ -109,7 +109,7 @@ def calibrated(workload: "Workload", layout: "Layout", *, padded: bool) -> tuple
 
 
 def key_of(workload: "Workload", layout: "Layout", *, padded: bool) -> str:
-    """Digest of all that a trace depends on besides the config, the micro batch apart."""
+    """Digest of everything that a trace depends on, except the config and the micro batch."""
     facts: dict[str, Any] = {
         name: _plain(getattr(workload, name)) for name in _WORKLOAD if hasattr(workload, name)
     }

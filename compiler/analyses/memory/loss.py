@@ -1,4 +1,4 @@
-"""From hidden states to the loss: the logits, all of them or in pieces, in bytes a token."""
+"""From hidden states to the loss: the logits, whole or in pieces, in bytes per token."""
 
 from typing import Final
 
@@ -35,12 +35,12 @@ _KEPT_STATISTICS: Final = 16
 
 
 class LossBytes(Struct, frozen=True):
-    """What the loss holds; the `fixed` ones in bytes, the others in bytes a token."""
+    """The memory of the loss; `fixed` fields are in bytes, the others in bytes per token."""
 
     forward: float
     backward: float
     kept: float
-    """From the forward pass to the backward pass."""
+    """Kept from the forward pass to the backward pass."""
     fixed: float = 0
     """While the loss is computed, whatever the number of tokens."""
     fixed_backward: float = 0
@@ -48,7 +48,7 @@ class LossBytes(Struct, frozen=True):
 
 
 ON_HOST: Final = LossBytes(0, 0, 0)
-"""What a loss that is computed on the host takes of the device."""
+"""The device memory of a loss that is computed on the host."""
 
 
 def fused(hidden: int, vocab: int, version: Version | None, *, head_trained: bool) -> LossBytes:
@@ -111,7 +111,7 @@ def chunked(
 
 
 def is_tiled(version: Version | None) -> bool:
-    """Whether this release of TRL takes tiles of tokens and vocabulary; none: the newest."""
+    """Whether this release of TRL uses tiles of tokens and vocabulary; None: the newest."""
     return version is None or version >= _TRL_TILED
 
 
@@ -216,9 +216,9 @@ _SIXTEEN_BIT: Final = frozenset(
 
 
 def judged_tokens(workload: Workload) -> int:
-    """Tokens of one sequence that the loss is of: all, or an answer that the model wrote.
+    """Tokens of one sequence that the loss covers: all, or those of a generated answer.
 
-    A label for the sequence is one.
+    A label for the whole sequence counts as one token.
     """
     if workload.architecture.kind == "sequence-classifier":
         return 1
@@ -280,7 +280,7 @@ def _across_ranks(logits: int, vocab: int, *, copied: bool) -> LossBytes:
 
 
 def has_own_loss(family: str, version: Version | None) -> bool:
-    """Whether a family computes its loss itself in a release of transformers; none: the newest."""
+    """Whether a family computes its own loss in a release of transformers; None: the newest."""
     if family in _ALWAYS_OWN:
         return True
     if version is None:

@@ -1,4 +1,4 @@
-"""What is asked for beyond the account: of a device for its allocator, of a node for its host."""
+"""The margin beyond the account: for a device's allocator, and for a node's host."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
@@ -62,7 +62,7 @@ what it can get: no run needs this."""
 
 
 def kind_of(workload: Workload, world: int) -> Kind:
-    """The kind of a workload on a number of devices as readings go."""
+    """The kind of nvidia-smi readings that a workload has on a number of devices."""
     if not workload.data.packing:
         return "padded"
     return "several" if world > 1 else "packed"
@@ -92,9 +92,9 @@ class Slack(NamedTuple):
     """Shares to add for the allocator's fragmentation."""
 
     still: float
-    """Of what does not depend on the micro batch."""
+    """The share to add to bytes that do not depend on the micro batch."""
     moving: float
-    """Of what each sample adds."""
+    """The share to add to the bytes of each sample."""
 
 
 _EXPANDABLE: Final = Slack(_SLACK_STILL, _SLACK_STILL)
@@ -104,7 +104,7 @@ _STREAMS: Final = Slack(_SLACK_STILL, _SLACK_STREAMS)
 
 
 def slack(workload: Workload, layout: Layout) -> Slack:
-    """The shares for a workload in a layout, and what runs had more than was accounted for."""
+    """The shares for a workload in a layout, scaled by the excess that runs have shown."""
     shares = _usual_slack(workload, layout)
     if workload.margin.tensors == 1:
         return shares

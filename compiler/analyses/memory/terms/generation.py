@@ -55,7 +55,7 @@ def _cached(workload: Workload, stack: Stack) -> int:
 
 
 def multiplied(stack: Stack) -> int:
-    """Elements of one token's keys and values in one layer; latent ones as they are compared."""
+    """Elements of one token's keys and values in one layer; latent ones in full width."""
     if stack.latent is None:
         return 2 * stack.kv_heads * stack.head_dim
     latent = stack.latent
