@@ -185,7 +185,7 @@ class Highest:
 
 
 def measure(case: Case) -> dict[str, int]:
-    """Run two steps and return the resident memory at their moments."""
+    """Run two steps; return the number of parameters, and resident memory at several moments."""
     os.environ |= {"DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1", "RANK": "0"}
     os.environ |= {"LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_PORT": "0"}
     import deepspeed

@@ -46,7 +46,7 @@ def edited(editor: Any, file: str, texts: list[str]) -> list[float]:
 
 
 def variants(text: str, count: int) -> list[str]:
-    """Copies of a spec with `count` sequence lengths, or with as many comments if it sets none."""
+    """A spec with `count` other sequence lengths, or with as many comments if it sets none."""
     words = text.split("sequence: ", 1)
     if len(words) == 1:
         return [f"{text}# {at}\n" for at in range(count)]

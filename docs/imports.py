@@ -27,7 +27,7 @@ def modules() -> Mapping[str, Path]:
 
 @cache
 def statements(file: Path) -> tuple[tuple[Statement, bool], ...]:
-    """The import statements of a file, and whether each is in a function; none for types alone."""
+    """The import statements of a file without those for types, and which ones are in a function."""
     return tuple(_among(ast.parse(file.read_bytes()).body, is_inside=False))
 
 

@@ -230,7 +230,7 @@ def _files(asked: argparse.Namespace, folder: Path) -> dict[Path, str]:
 
 
 def _neighbour(asked: argparse.Namespace, folder: Path) -> Path | None:
-    """The module of the nearest rule in a folder that has room for another; None: none is near."""
+    """The module of the nearest rule in a folder, with room for another; None: there is none."""
     texts = {file: file.read_text("utf-8") for file in sorted(folder.glob("*.py"))}
     roomy = {file: text for file, text in texts.items() if text.count("\n") <= _MOST_LINES}
     ranked = (each for each in _ranked(asked.name, _reads(asked.when)) if each.score > 0)

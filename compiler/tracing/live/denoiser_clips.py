@@ -11,7 +11,7 @@ import torch
 from tunec.compiler.tracing.live.denoiser_sample import Given, Maker, Traits, numbers, shared
 
 _SOUND_TOKENS: Final = 126
-"""Tokens of sound beside a clip: about five seconds, at 25 a second."""
+"""Sound tokens beside a clip: about five seconds, at 25 tokens per second."""
 
 
 def _fixed_places(config: Any) -> int | None:
@@ -36,7 +36,7 @@ def _control(given: Given) -> torch.Tensor:
 
 
 def _history(*, frames: int) -> tuple[Maker, Maker]:
-    """Frames that were made before, and where in the clip they stand."""
+    """Earlier frames, and their positions in the clip."""
     return (
         lambda given: given.zeros(given.config.in_channels, frames, *given.latent[1:]),
         lambda _: numbers(frames),
@@ -210,4 +210,4 @@ CLIPS: Final[Mapping[str, Traits]] = {
         },
     ),
 }
-"""By class."""
+"""Traits by class."""

@@ -1,7 +1,7 @@
-"""What the forward pass of a diffusion transformer is given, by its signature and its config.
+"""The inputs of a diffusion transformer's forward pass, by its signature and its config.
 
-Most arguments have one name and one meaning in all classes of diffusers 0.42.1 (`models`); what a
-signature cannot tell is a row of `TRAITS`.
+Most arguments have one name and one meaning in all classes of diffusers 0.42.1 (`models`); facts
+that a signature does not show are in a row of `TRAITS`.
 """
 
 import inspect
@@ -51,13 +51,13 @@ _USUAL: Final[Mapping[str, Maker]] = {
     "target_size": _size,
     "crop_coords": _size,
 }
-"""Arguments by name, of a meaning that is the same in all classes."""
+"""Arguments by name whose meaning is the same in all classes."""
 _LEFT_OUT: Final = frozenset({"timestep_r", "r_timestep", "sigma"})
-"""Arguments that are given only where a class demands them."""
+"""Arguments that are passed only if a class requires them."""
 
 
 def traits_of(family: str, forward: Callable[..., Any]) -> Traits:
-    """The row of a class, or what its name and signature tell of it."""
+    """The row of a class, or traits inferred from its name and signature."""
     if family in TRAITS:
         return TRAITS[family]
     if "img_ids" in inspect.signature(forward).parameters:
@@ -78,7 +78,7 @@ def patch_of(config: Any, traits: Traits) -> tuple[int, int, int]:
 
 
 def inputs(model: torch.nn.Module, given: Given) -> dict[str, Any]:
-    """The arguments of one forward pass. Raises Untraceable where one has no known meaning."""
+    """The arguments of one forward pass. Raises Untraceable if one has no known meaning."""
     family = type(model).__name__
     traits = traits_of(family, model.forward)
     made: dict[str, Any] = {}
@@ -101,5 +101,5 @@ def inputs(model: torch.nn.Module, given: Given) -> dict[str, Any]:
 
 
 def _wanted(name: str) -> bool:
-    """Whether an argument that may be left out is given: all but masks of whole texts."""
+    """Whether an optional argument is passed: all but masks of whole texts."""
     return not (name.endswith("_mask") or name in _LEFT_OUT)

@@ -1,4 +1,4 @@
-"""What the inputs of a diffusion transformer are made of: its config, and one sample in tokens."""
+"""The source of a diffusion transformer's inputs: its config, and one sample in tokens."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
@@ -16,12 +16,12 @@ _TEXT_WIDTHS: Final = (
     *("in_channels_text", "context_in_dim", "text_embed_2_dim", "cross_attention_input_dim"),
     *("in_text_dim", "text_hidden_dim", "cond_token_dim", "dit_text_dim", "encoder_hidden_size"),
 )
-"""Keys of a config that hold the width of the text's states, the first that is set."""
+"""Config keys with the width of the text's states; the first that is set counts."""
 _CHANNELS: Final = (
     *("in_channels", "in_visual_dim", "num_channels_latents", "io_channels", "latent_dim"),
     "sample_channels",
 )
-"""Keys of a config that hold the channels of what is painted, the first that is set."""
+"""Config keys with the channels of the latents to be painted; the first that is set counts."""
 
 
 class Grid(Struct, frozen=True):
@@ -39,7 +39,7 @@ class Grid(Struct, frozen=True):
 
 
 class Given(Struct, frozen=True):
-    """What inputs are made of."""
+    """The facts from which inputs are made."""
 
     config: Any
     grid: Grid
@@ -48,14 +48,14 @@ class Given(Struct, frozen=True):
     patch: tuple[int, int, int]
     """Latent elements of a token: over time, height and width."""
     pictures: int = 0
-    """Pictures of the same size that are given beside the one to be painted."""
+    """The number of reference pictures, of the same size as the picture to be painted."""
 
     def zeros(self, *shape: int) -> torch.Tensor:
-        """A tensor of all samples."""
+        """A tensor of zeros for all samples."""
         return torch.zeros(self.samples, *shape, dtype=self.dtype, device="meta")
 
     def integers(self, *shape: int) -> torch.Tensor:
-        """A tensor of ones, of all samples."""
+        """An integer tensor of ones for all samples."""
         return torch.ones(self.samples, *shape, dtype=torch.long, device="meta")
 
     def words(self, width: int) -> torch.Tensor:
@@ -64,12 +64,12 @@ class Given(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """Tokens of the picture and of those that are given beside it."""
+        """Tokens of the picture and of its reference pictures."""
         return self.grid.image * (1 + self.pictures)
 
     @property
     def all_tokens(self) -> int:
-        """Tokens of pictures and text together."""
+        """Tokens of all pictures and of the text."""
         return self.tokens + self.grid.text
 
     @property
@@ -85,18 +85,18 @@ class Given(Struct, frozen=True):
         return grid.frames * patch[0], grid.rows * patch[1], grid.columns * patch[2]
 
     def get(self, *names: str) -> Any:
-        """The first key of the config that is set."""
+        """The value of the first config key that is set; None if none is set."""
         values = (getattr(self.config, name, None) for name in names)
         return next((each for each in values if each is not None), None)
 
     def of_width(self, *names: str) -> torch.Tensor | None:
-        """A vector a sample, as wide as a key of the config; None: no key is set."""
+        """A vector per sample, as wide as a config key's value; None: no key is set."""
         width = self.get(*names)
         return None if width is None else self.zeros(width)
 
     @property
     def channels(self) -> int:
-        """Channels of what is painted."""
+        """Channels of the latents to be painted. Raises Untraceable if the config has none."""
         found = self.get(*_CHANNELS)
         if not isinstance(found, int):
             raise Untraceable("its config does not say how many channels the picture has")
@@ -104,7 +104,7 @@ class Given(Struct, frozen=True):
 
     @property
     def text_width(self) -> int:
-        """Width of the text's states."""
+        """Width of the text's states. Raises Untraceable if the config has none."""
         found = self.get(*_TEXT_WIDTHS)
         if isinstance(found, list | tuple):
             found = found[0]
@@ -113,7 +113,7 @@ class Given(Struct, frozen=True):
         return found
 
     def latents(self, layout: Layout, channels: int) -> torch.Tensor:
-        """What is to be painted, in noise."""
+        """The noisy latents to be painted."""
         frames, high, wide = self.latent
         shapes = {
             "packed": (self.tokens, channels),
@@ -126,23 +126,23 @@ class Given(Struct, frozen=True):
         return self.zeros(*shapes[layout])
 
     def rotary(self, tokens: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines of each token's place, which the pipeline makes."""
+        """Cosines and sines of each token's position, which the pipeline makes."""
         cos = torch.zeros(tokens, width, device="meta")
         return cos, torch.zeros(tokens, width, device="meta")
 
     def places(self, tokens: int) -> torch.Tensor:
-        """The place of each token, on as many axes as the config has."""
+        """The position of each token, on as many axes as the config has."""
         axes = self.get("axes_dims_rope", "axes_dim", "rope_axes_dim") or (0, 0, 0)
         return torch.zeros(tokens, len(axes), device="meta")
 
 
 def numbers(count: int) -> torch.Tensor:
-    """The first whole numbers."""
+    """The integers from 0 up to `count`, exclusive."""
     return torch.arange(count, device="meta")
 
 
 def shared(*shape: int) -> torch.Tensor:
-    """Whole numbers that all samples share."""
+    """An integer tensor of zeros that all samples share."""
     return torch.zeros(*shape, dtype=torch.long, device="meta")
 
 
@@ -150,7 +150,7 @@ Maker = Callable[[Given], Any]
 
 
 class Traits(Struct, frozen=True):
-    """What a class's signature does not tell."""
+    """Facts about a class that its signature does not show."""
 
     layout: Layout = "image"
     """How the picture comes: as tokens, as latents, as latents of frames, frames before channels,
@@ -162,19 +162,20 @@ class Traits(Struct, frozen=True):
     pack: int = 1
     """Latent elements a side that the pipeline packs into one token of its own."""
     more: Mapping[str, Maker] = {}
-    """Arguments that have a meaning of their own."""
+    """Arguments with a meaning that only this class has."""
     finer: Mapping[int, int] = {}
-    """Other factors, by the channels of the latents, where a family has several autoencoders."""
+    """Other factors, by the channels of the latents, if a family has several autoencoders."""
     without: frozenset[str] = frozenset()
-    """Arguments that the pipeline leaves out, though the signature demands or names them."""
+    """Arguments that the pipeline leaves out, although the signature requires or names them."""
     fixed: Callable[[Any], int | None] | None = None
-    """Of a config: the one length of the text that the class takes; None: it takes any."""
+    """Returns, for a config, the only length of text that the class takes; None: it takes any."""
     unit: int = 1
     """Tokens a side to whose multiples a picture's sides are cut."""
     square: bool = False
-    """Whether it takes none but square pictures, or fills up what others have."""
+    """Whether the class takes only square pictures, or pads others."""
     oblong: Callable[[Any], int] | None = None
-    """Of a config: the tokens that a picture is filled up to unless it is square."""
+    """Returns, for a config, the number of tokens to which a picture is padded unless it is
+    square."""
     numbered: str = ""
     """The key of the config that holds places of blocks, which change where some are left out."""
     placed: tuple[str, str] | None = None
@@ -186,6 +187,6 @@ class Traits(Struct, frozen=True):
     whole: bool = False
     """Whether its blocks are told apart by their places, so that none can be left out."""
     experts: str = ""
-    """The key of the config that holds how many experts share the tokens."""
+    """The config key with the number of experts that share the tokens."""
     values: bool = False
     """Whether its passes ask for values, which meta tensors lack: all that is asked is no."""

@@ -1,4 +1,4 @@
-"""What the signatures of diffusers' denoisers do not tell, a row a class.
+"""Facts about diffusers' denoisers that their signatures do not show, one row per class.
 
 Read in diffusers 0.42.1, `models/transformers` and `models/unets`; text tokens are
 `max_sequence_length` of the class's own pipeline.
@@ -42,7 +42,7 @@ def _lumina_rotary(given: Given) -> torch.Tensor:
 
 
 def _unet_conditions(given: Given) -> Mapping[str, Any] | None:
-    """Pooled text and six numbers of size, where the config asks for them."""
+    """Pooled text and six numbers of size, if the config requires them."""
     kind = given.get("addition_embed_type")
     if kind != "text_time":
         return None
@@ -362,4 +362,4 @@ TRAITS: Final[Mapping[str, Traits]] = {
     ),
     "TransformerTemporalModel": Traits("image", 0),
 }
-"""By class."""
+"""Traits by class."""

@@ -1,4 +1,4 @@
-"""What a pass on meta answers where a denoiser asks for values, which meta tensors lack."""
+"""Answers of a pass on meta if a denoiser requests values, which meta tensors lack."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,7 @@ def answered(given: Given, traits: Traits) -> Iterator[None]:
 
 @contextmanager
 def _replaced(name: str, answer: Callable[..., Any]) -> Iterator[None]:
-    """Let meta tensors answer a method in a way of their own."""
+    """Replace a method of meta tensors by another answer."""
     plain = getattr(torch.Tensor, name)
 
     def asked(self: torch.Tensor, *arguments: Any) -> Any:
@@ -49,7 +49,7 @@ def _replaced(name: str, answer: Callable[..., Any]) -> Iterator[None]:
 
 @contextmanager
 def _resizing() -> Iterator[None]:
-    """Let Cosmos make its mask as large as the picture where torchvision is not installed.
+    """Let Cosmos make its mask as large as the picture if torchvision is not installed.
 
     diffusers 0.42 `transformer_cosmos.py`, `CosmosTransformer3DModel.forward`.
     """
@@ -71,7 +71,7 @@ def _resizing() -> Iterator[None]:
 
 
 def _counted(count: int) -> Callable[..., Any]:
-    """Answer how many tokens there are: all that a mask could leave, or an expert's share.
+    """Answer the number of tokens: all that a mask could leave, or an expert's share.
 
     diffusers 0.42 `transformer_lumina2.py`, `Lumina2RotaryPosEmbed.forward`.
     """
