@@ -158,9 +158,9 @@ class Traits(Struct, frozen=True):
     text: int = 256
     """Text tokens that the pipeline conditions on (`max_sequence_length`)."""
     scale: int = 8
-    """Pixels a side that become one latent element (the VAE's factor)."""
+    """Pixels per side of one latent element (the VAE's factor)."""
     pack: int = 1
-    """Latent elements a side that the pipeline packs into one token of its own."""
+    """Latent elements per side that the pipeline itself packs into one token."""
     more: Mapping[str, Maker] = {}
     """Arguments with a meaning that only this class has."""
     finer: Mapping[int, int] = {}
@@ -170,23 +170,23 @@ class Traits(Struct, frozen=True):
     fixed: Callable[[Any], int | None] | None = None
     """Returns, for a config, the only length of text that the class takes; None: it takes any."""
     unit: int = 1
-    """Tokens a side to whose multiples a picture's sides are cut."""
+    """Tokens per side; a picture's sides are cut to multiples of this number."""
     square: bool = False
     """Whether the class takes only square pictures, or pads others."""
     oblong: Callable[[Any], int] | None = None
     """Returns, for a config, the number of tokens to which a picture is padded unless it is
     square."""
     numbered: str = ""
-    """The key of the config that holds places of blocks, which change where some are left out."""
+    """The config key with indices of blocks, which change if some blocks are left out."""
     placed: tuple[str, str] | None = None
-    """The key of the config that has a place for each block of a list, and that list."""
+    """The config key with an entry for each block of a list, and the path of that list."""
     counts: Maker | None = None
     """How many tokens each of a list of counts has, which a pass asks for; None: the text's."""
     apart: frozenset[str] = frozenset()
     """Lists of blocks that no gradient of adapters passes: they make the condition, not tokens."""
     whole: bool = False
-    """Whether its blocks are told apart by their places, so that none can be left out."""
+    """Whether its blocks are distinguished by their indices, so that none can be left out."""
     experts: str = ""
     """The config key with the number of experts that share the tokens."""
     values: bool = False
-    """Whether its passes ask for values, which meta tensors lack: all that is asked is no."""
+    """Whether its passes request values, which meta tensors lack; every answer is then no."""
