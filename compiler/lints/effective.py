@@ -125,7 +125,7 @@ def _is_put_in(run: "LintContext", document: "Document", key: str) -> bool:
 
 
 def _accumulation(run: "LintContext") -> Effective:
-    """Left out beside both batch sizes it is what is between them; None: the world is unknown."""
+    """The accumulation that follows from both batch sizes; None if the world is unknown."""
     key = "gradient_accumulation_steps"
     total = run.effective("deepspeed", "train_batch_size").value
     micro = run.effective("deepspeed", "train_micro_batch_size_per_gpu").value

@@ -170,7 +170,7 @@ class Environment(Struct, frozen=True):
 
     @property
     def weakest(self) -> "Device | None":
-        """The NVIDIA device of the lowest compute capability, or else any device; None: unknown."""
+        """The NVIDIA device of lowest compute capability, else the first device; None: unknown."""
         known = [each for each in self.devices.values() if each.compute_capability]
         lowest = min(known, key=lambda each: each.compute_capability or (0, 0), default=None)
         return lowest or next(iter(self.devices.values()), None)
@@ -233,7 +233,7 @@ def _release(
 
 
 def _pinned(name: str, pin: Pin, package: Package, usual: Version) -> Release:
-    """The release that a pin names, or the usual one of its range, or the newest of that."""
+    """The release that a pin fixes, else the usual one if in range, else the newest in range."""
     if pin.exact is not None:
         return Release(name, _whole(pin.exact), is_named=True, pin=pin)
     known = pin.known(package.releases)

@@ -1,6 +1,6 @@
-"""Text of any format to nodes: the format by content or by ending; JSON inside of values.
+"""Parse text of any format into nodes; the name or the content decides the format.
 
-What is unfolded from one text stands where the text stands, so no edit can be made inside it.
+Nodes that come from one string have the place of that string, so they cannot be edited.
 """
 
 import json
@@ -43,7 +43,7 @@ _ENDINGS: Final = {
 _TOML: Final = re.compile(r"(?m)^\s*(?:\[[\w.\"-]+\]|[\w-]+\s+=\s+\S)")
 _YAML: Final = re.compile(r"(?m)^[\w\"'-]+\s*:(?:\s|$)")
 _MISSING: Final = "???"
-"""omegaconf 2.3.0 base.py: a value that has to be given on the command line."""
+"""omegaconf 2.3.0 base.py: a value that must be given on the command line."""
 _CARD: Final = ".md"
 _FENCE: Final = "---\n"
 _ENGINE: Final = re.compile(
@@ -65,10 +65,10 @@ _TEMPLATE: Final = re.compile(
 )
 _STATEMENT: Final = re.compile(r"(?m)^[ \t]*\{%.*%\}[ \t]*$")
 _MOST_COMMANDS: Final = 64
-"""Commands of a script that are each a run of their own; the rest is one."""
+"""The maximum number of runs in a script; all further commands belong to the last one."""
 _OF_A_TEMPLATE: Final = 4
-"""Values `${NAME}` from which on a file is a template: one alone is more likely a mistake, for no
-reader of YAML puts in variables."""
+"""The number of `${` that makes a file a template: a single one is more likely a mistake, since no
+YAML reader substitutes variables."""
 
 
 class Parsed(Struct, frozen=True):
@@ -78,30 +78,30 @@ class Parsed(Struct, frozen=True):
     text: str
     root: Node
     reader: str | None = None
-    """The target that the text itself names; None: its keys have to tell."""
+    """The target that the text itself names; None: the keys decide."""
     unknown: frozenset[str] = field(default_factory=frozenset)
-    """Keys whose values only running the file would tell."""
+    """Keys whose values are known only when the file is run."""
     hidden: Mapping[str, Node] = field(default_factory=dict)
-    """Those of them at the top that are written there."""
+    """The top-level keys among `unknown` that are written in the file."""
     part: str = ""
-    """Of a script, which part of it this is: `launcher`, `flags`, `slurm`, `environment`."""
+    """For a script, the part: `launcher`, `flags`, `slurm`, `environment`."""
     references: tuple[tuple[str, str, Span], ...] = ()
     """Files that a script names: key, file, place."""
     program: str = ""
-    """Of flags, what is started with them."""
+    """For flags, the program that is started with them."""
     kind: str = ""
-    """The kind that the text itself names: the class that a Python file calls."""
+    """The kind that the text itself names, by the class that a Python file calls."""
     runs: frozenset[int] = frozenset()
-    """Of a file that holds alternatives, the runs that this is of; none: all."""
+    """For a file with alternatives: the runs to which this document belongs; empty: all."""
     folder: str = ""
-    """Of a command, where it is started, from where its script is."""
+    """For a command: the folder in which it starts, relative to its script's folder."""
 
 
 Parses = tuple[tuple[Parsed, ...], list[Diagnostic]]
 
 
 def parse_text(name: str, content: bytes | str, given: Given = BY_ITSELF) -> Parses:
-    """The documents of a file, with the flags of what starts it, and every fault of its syntax."""
+    """The documents of a file, given the arguments that start it, and every syntax fault."""
     return _notebook(name, content) if is_notebook(name) else _parsed(name, content, given)
 
 
@@ -135,7 +135,7 @@ def _parsed(name: str, content: bytes | str, given: Given) -> Parses:
 
 
 def _put_in(text: str) -> str:
-    """A template that can be parsed: values that are put in later as texts, of the same length."""
+    """A template made parseable: placeholders become strings of the same length."""
     inert = _STATEMENT.sub(lambda found: "#" * len(found[0]), text)
 
     def variable(found: re.Match[str]) -> str:
@@ -145,7 +145,7 @@ def _put_in(text: str) -> str:
 
 
 def _is_json_of_engine(name: str, text: str) -> bool:
-    """Whether a file is DeepSpeed's JSON, whatever its name ends in: nobody reads that as YAML.
+    """Whether a file is DeepSpeed's JSON, whatever its ending: no reader treats it as YAML.
 
     accelerate 0.30.1 to 1.15.0 utils/deepspeed.py `HfDeepSpeedConfig.__init__`: json.load;
     deepspeed 0.14.5 to 0.19.8 runtime/config.py: hjson.load.
@@ -157,7 +157,7 @@ def _is_json_of_engine(name: str, text: str) -> bool:
 
 
 def format_of(name: str, text: str) -> str:
-    """The format of a text: by the ending of the name, else by what it looks like."""
+    """The format of a text: by the file name's ending, else by the content."""
     ending = _ENDINGS.get(PurePath(name).suffix.lower())
     if ending is not None:
         return ending
@@ -176,14 +176,14 @@ def format_of(name: str, text: str) -> str:
 
 
 def _card(name: str, text: str) -> Parses:
-    """The YAML between two lines of dashes with which a card of a data set begins."""
+    """The YAML between the two lines of dashes at the start of a data set card."""
     header = text.removeprefix(_FENCE).partition(f"\n{_FENCE}")[0]
     root, faults = parse(f"{header}\n", name, "yaml", line=2)
     return ((Parsed("text", text, root),) if root is not None else ()), list(faults)
 
 
 def hostfile(name: str, text: str) -> Parsed:
-    """A hostfile of the deepspeed launcher, whatever it looks like."""
+    """Parse a hostfile of the deepspeed launcher, whatever its content looks like."""
     from tunec.compiler.frontend.hostfile_nodes import read_hostfile
 
     return Parsed("hostfile", text, read_hostfile(text, name), part="hostfile")
@@ -214,14 +214,14 @@ def _shell(
 
 
 def _numbers(parts: Sequence["ShellDocument"]) -> Mapping[int, int]:
-    """The run of each command, where several train: one that only prepares data is of each."""
+    """The run number of each training command if several train; the others are in all runs."""
     trains = dict.fromkeys(each.command for each in parts if _trains(each))
     runs = {command: min(at, _MOST_COMMANDS - 1) for at, command in enumerate(trains)}
     return runs if len(runs) > 1 else {}
 
 
 def _trains(part: "ShellDocument") -> bool:
-    """Whether a command starts processes, passes flags that are known, or names a config."""
+    """Whether a command starts processes, passes known flags, or names a config."""
     starts = part.kind == "launcher" and part.program != "python"
     return starts or part.dialect is not None or bool(part.references)
 
@@ -234,7 +234,7 @@ def _python(name: str, text: str, given: Given) -> Parses:
 
 
 def _notebook(name: str, content: bytes | str) -> Parses:
-    """What the cells of a notebook configure and start; a cell that is no Python is left out."""
+    """What a notebook's cells configure and start; cells that are not Python are left out."""
     from tunec.compiler.lints.python_files import of_cells, read_python
 
     text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
@@ -258,20 +258,20 @@ def _of_call(call: "Found", text: str) -> Parsed:
 
 
 def said_elsewhere(parsed: Parsed, known: frozenset[str]) -> frozenset[str]:
-    """The keys of a kind's file that are no fields of its class: other calls may give them."""
+    """The keys of a kind's file that are not fields of its class: other calls may set them."""
     if not parsed.kind:
         return frozenset()
     return known - fields_of(parsed.kind) - (parsed.root.fields or {}).keys()
 
 
 def known_part(node: Node) -> tuple[Node, frozenset[str]]:
-    """A tree without the values that are not known yet, and the paths of these."""
+    """A tree without the values that are not known yet, and the paths of those values."""
     lost: set[str] = set()
     return _known(node, (), lost), frozenset(lost)
 
 
 def hidden_part(node: Node, unknown: frozenset[str]) -> Mapping[str, Node]:
-    """The keys at the top of a tree that are written, with a value that is not known yet."""
+    """The top-level keys of a tree that are written with a value that is not known yet."""
     return {key: child for key, child in (node.fields or {}).items() if key in unknown}
 
 
@@ -288,7 +288,7 @@ def _known(node: Node, path: Path, lost: set[str]) -> Node:
 
 
 def _is_put_in_later(value: Any) -> bool:
-    """Whether a person, or a program, puts another value in place of this one."""
+    """Whether a value is a placeholder that a person or a program replaces."""
     return isinstance(value, str) and _PUT_IN.fullmatch(value) is not None
 
 
@@ -305,7 +305,7 @@ def _toml(name: str, text: str) -> Parses:
 
 
 def _toml_plain(name: str, text: str) -> Parses:
-    """Python's own reader, which knows no places: a key stands where its line begins with it."""
+    """Parse with tomllib, which gives no places: a key's place is the line that begins with it."""
     import tomllib
 
     try:
@@ -328,7 +328,7 @@ def _placed(value: Any, lines: Sequence[str], at: Span) -> Node:
 
 
 def _under(key: str, value: Any, lines: Sequence[str], at: Span) -> Node:
-    """The node of a key: its value ends with the line, or before a comment."""
+    """The node of a key, whose value ends at the line's end or before a comment."""
     pattern = re.compile(
         rf"\s*(?P<key>[\"']?{re.escape(key)}[\"']?)\s*=\s*(?P<value>[^#]*?)\s*(?:#|$)"
     )
@@ -349,16 +349,16 @@ MAPPINGS: Final = (
     *("accelerator_config", "fsdp_config", "lr_scheduler_kwargs"),
     *("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
 )
-"""Fields whose text is read as JSON where it begins with a brace: transformers 4.40.2 to 5.23.0
+"""Fields whose text is read as JSON if it begins with a brace: transformers 4.40.2 to 5.23.0
 training_args.py `TrainingArguments._VALID_DICT_FIELDS`; `deepspeed` is followed as a file."""
 OPTIONS_FILE: Final = "fsdp_config"
-"""The field whose other texts name a JSON file: the same, `_process_fsdp_args`."""
+"""The field whose other texts name a JSON file: `_process_fsdp_args` there."""
 
 
 def with_inline_json(root: Node, read: Callable[[Node], str | None]) -> Node:
-    """A trainer's keys with every such mapping in place of its text.
+    """A trainer's keys, with each such mapping parsed from its text.
 
-    `read` gives the text of the file that a value names, or None. What is no JSON object stays.
+    `read` returns a named file's text, or None. Text that is not a JSON object stays as it is.
     """
     fields = root.fields or {}
     found = {key: _mapping(key, fields[key], read) for key in MAPPINGS if key in fields}

@@ -7,7 +7,7 @@
    two choices, each of which is read with every file that it may be used with. Arguments in a
    file and in flags, or of the Trainer and of TRL, are of one kind if both set one key.
 4. A DeepSpeed or accelerate file that serves nothing in its own folder is for the runs in the
-   folders next above and below that have none, if it is the only one, and no file names such a file.
+   folders next above and below that have none, if it is the only one, and no file names another.
 
 A finding that is in some runs of a file, but not in others, is reported as `Agreement` describes.
 """
@@ -201,7 +201,7 @@ def _together(parts: Sequence[Part], most: int) -> list[Group]:
 
 
 def _alone(parts: Sequence[Part]) -> list[Group]:
-    """Each that has a choice beside it with those that have none."""
+    """Each part that conflicts with another one, with all parts that conflict with none."""
     clashing = {each for pair in _pairs(parts) if not _goes(*pair) for each in pair}
     free = [each for each in parts if each not in clashing]
     return [(each, *free) for each in parts if each in clashing]
@@ -265,7 +265,7 @@ class Agreement:
 
 
 def _key(part: Part, found: Diagnostic) -> Key:
-    """What is found at a file's own places; elsewhere, if it has none of them."""
+    """A finding, identified by its places in a part's files, or by all places if none is there."""
     places = [(each.span, each.path) for each in found.labels]
     mine = [at for at in places if at[0] is not None and at[0].file in part.names]
     return part, (found.id, *(mine or places))

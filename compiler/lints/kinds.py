@@ -1,7 +1,7 @@
-"""Kinds of documents: their names and keys, what a file name tells, whether one is whole.
+"""Kinds of documents: their names and keys, the kind a file name implies, and fragments.
 
-Threads and documentation show the few keys that they are about. What a reader requires and such a
-part leaves out is no fault of the part: then a rule warns at most.
+Threads and documentation show the few keys that they are about. A required key that such a fragment
+leaves out is not its fault: then a rule warns at most.
 """
 
 import re
@@ -37,7 +37,7 @@ _KINDS: Final = {
         for method in ("kto", "reward", "rloo", "gkd", "ppo")
     },
 }
-"""By target and file; another file is of the kind that its target is called."""
+"""The kind by target and file; other files have their target's name as kind."""
 _CLASSES: Final = {
     "hf": ("training_arguments",),
     "peft": ("lora_config",),
@@ -51,18 +51,18 @@ _CLASSES: Final = {
     "ppo": ("ppo_config",),
 }
 LEAST_SHARE: Final = 0.6
-"""The share of its keys that a document must share with a kind to be taken for one."""
+"""The share of its keys that a document must have in common with a kind to count as that kind."""
 OF_SCRIPTS: Final = frozenset({"max_seq_length", "max_length", "dataset_num_proc"})
-"""Fields of SFTConfig that examples of transformers and other scripts have for themselves."""
+"""Fields of SFTConfig that examples of transformers and other scripts also define themselves."""
 _DATA: Final = ("multidatabackend.json", "dataset_info.json", "dataset.toml")
 DATA_SETS: Final = "dataset_info.json"
-"""Where LLaMA-Factory looks up what the names of data sets mean, in the folder `dataset_dir`."""
+"""The file in the folder `dataset_dir` in which LLaMA-Factory looks up names of data sets."""
 EXPLAINED: Final = "dataset_info"
-"""Under what key its text stands beside those of the YAML, for a translation."""
+"""The key under which that file's text is put beside the YAML's keys, for a translation."""
 
 
 def data_sets(document: Document) -> Iterator[Path]:
-    """Where the file may be in which LLaMA-Factory looks up its data sets, the likeliest first."""
+    """Paths where LLaMA-Factory's data set file may be, the most likely first."""
     named = "dataset" in document.found or "eval_dataset" in document.found
     if document.kind == "llamafactory" and named:
         folder = document.value("dataset_dir")
@@ -71,7 +71,7 @@ def data_sets(document: Document) -> Iterator[Path]:
 
 
 def kind_of(target: Target, file: File) -> str:
-    """What rules call a file of a target."""
+    """The kind of a target's file, as rules name it."""
     if file.name.endswith("ds_config.json"):
         return "deepspeed"
     if file.name.endswith(_DATA):
@@ -81,7 +81,7 @@ def kind_of(target: Target, file: File) -> str:
 
 @cached()
 def fields_of(kind: str) -> frozenset[str]:
-    """The fields of the classes behind a kind, in any release that is known."""
+    """The fields of the classes behind a kind, in all known releases."""
     return frozenset(
         name
         for stem in _CLASSES.get(kind, ())
@@ -97,27 +97,27 @@ def _file_keys(target: str, name: str, entries: tuple[tuple[str, ...], ...]) -> 
 
 
 def kind_by_class(keys: frozenset[str]) -> str | None:
-    """The kind whose class knows most of some flags, if it knows enough; the first of equals."""
+    """The kind whose class has the most of some flags, if it has enough; the first of equals."""
     shares = {kind: len(keys & fields_of(kind)) for kind in _CLASSES}
     best = max(shares, key=lambda kind: shares[kind])
     return best if keys and shares[best] >= LEAST_SHARE * len(keys) else None
 
 
 def known_keys(target: Target, file: File) -> frozenset[str]:
-    """Keys at the top of a file, as far as its rows, its schema and its class know them."""
+    """The top-level keys of a file that its rows, its schema or its class have."""
     rows = _file_keys(target.name, file.name, tuple(entry.keys for entry in file.entries))
     kind = kind_of(target, file)
     return rows | fields_of(kind) | (_schema_keys(schema_name(target, file)))
 
 
 def own_keys(target: Target | None, file: File | None, keys: Iterable[str]) -> frozenset[str]:
-    """Keys that are nobody's whom the file is taken for: the program's that reads it."""
+    """Keys that the assumed kind of file lacks: they belong to the program that reads it."""
     known = frozenset() if target is None or file is None else known_keys(target, file)
     return frozenset(keys) - known
 
 
 def schema_name(target: Target, file: File) -> str | None:
-    """Path of the file's JSON Schema in the newest release."""
+    """The path of the file's JSON Schema in the newest release, if it has one."""
     if file.schema is None:
         return None
     return file.schema(target.dialect(target.release(target.latest)))
@@ -155,17 +155,17 @@ _NAMES: Final = (
     (re.compile(r"^grpo\b"), ("trl", "grpo.yaml")),
     (re.compile(r"deepspeed|^ds([_-]|$)|^zero_?-?[0-3]"), ("deepspeed", "ds_config.json")),
 )
-"""By the names that makers and users give such files."""
+"""Patterns of the names that projects and users give such files."""
 _OUTRIGHT: Final = re.compile(r"train(er|ing)[_-]?arg|^hf(\b|[_-])")
-"""Names that no other program's file has: half of the keys need to be known then."""
+"""Names that files of no other program have: then only half of the keys need to be known."""
 
 _ALONE: Final = re.compile(
     r"train(er|ing)[_-]?arg|^(ds|deepspeed)[_-]?config|^adapter_config$|^accelerate[_-]?config"
 )
-"""Names that are a config's, whatever it holds."""
+"""Names that only configs have, whatever they contain."""
 
 _LIKE: Final = 0.75
-"""How like a key of DeepSpeed's a word has to be to be meant for it."""
+"""The similarity from which a word counts as a misspelt DeepSpeed key."""
 _ENGINE: Final = ("deepspeed", "ds_config.json")
 _MODEL: Final = ("huggingface", "model_args.yaml")
 LOADING: Final = frozenset(
@@ -180,26 +180,26 @@ LOADING: Final = frozenset(
         *("load_in_16bit", "full_finetuning", "fast_inference", "max_lora_rank"),
     }
 )
-"""What `from_pretrained` is given: transformers 4.40.2 to 5.23.0 modeling_utils.py, quantizers; the
+"""Arguments of `from_pretrained`: transformers 4.40.2 to 5.23.0 modeling_utils.py, quantizers; the
 last two rows unslothai/unsloth models/loader.py."""
 _BESIDE: Final = {
     _MODEL: LOADING,
     ("huggingface", "adapter_config.json"): frozenset({"method", "adapter_dtype"}),
 }
-"""Keys that nobody's schema has, and that people show in a file of that name: of an adapter, what
-it is called and the dtype that `autocast_adapter_dtype` leaves it in."""
+"""Keys that are in no schema but that people put in a file of that name: for an adapter, its method
+and the dtype in which `autocast_adapter_dtype` leaves it."""
 _MARKS: Final = frozenset(
     {"load_in_4bit", "load_in_8bit", "quantization_config", "device_map", "torch_dtype"}
 )
 
 
 def is_a_config_by_name(name: str) -> bool:
-    """Whether a file is called as no other file than a config is."""
+    """Whether a file has a name that only configs have."""
     return _ALONE.search(PurePath(name).stem.lower()) is not None
 
 
 def keys_by_name(name: str, targets: Mapping[str, Target]) -> frozenset[str]:
-    """The keys of the file that a name stands for; none where it stands for no known one."""
+    """The known keys of the file that a name implies; empty if it implies no known file."""
     stem = PurePath(name).stem.lower()
     wanted = next((found for pattern, found in _NAMES if pattern.search(stem)), None)
     target = targets.get(wanted[0]) if wanted is not None else None
@@ -210,7 +210,7 @@ def keys_by_name(name: str, targets: Mapping[str, Target]) -> frozenset[str]:
 def by_name(
     name: str, files: Iterable[tuple[Target, File]], document: Any
 ) -> tuple[Target, File] | None:
-    """The file that the name stands for, if it knows the keys; content decides otherwise."""
+    """The file that a name or loading keys imply, if it has enough of the document's keys."""
     stem = PurePath(name).stem.lower()
     wanted = next((found for pattern, found in _NAMES if pattern.search(stem)), None)
     if not isinstance(document, dict) or not document:
@@ -234,9 +234,9 @@ def by_name(
 
 
 def _known(keys: set[str], target: Target, file: File, beside: frozenset[str]) -> set[str]:
-    """The keys that a file has; of DeepSpeed's also those of its blocks, and what is near one.
+    """The keys that a file has; for DeepSpeed also keys of its blocks, and similar names.
 
-    Whoever shows a key that does nothing shows it alone, and that one is in no schema.
+    A user who shows a key without effect often shows it alone, and that key is in no schema.
     """
     if kind_of(target, file) != "deepspeed":
         return keys & (known_keys(target, file) | beside)
@@ -246,7 +246,7 @@ def _known(keys: set[str], target: Target, file: File, beside: frozenset[str]) -
 
 @cached()
 def _at_any_level(name: str | None) -> frozenset[str]:
-    """The names of the keys of a schema, at the top and below, and of those that are gone."""
+    """The names of a schema's keys at all levels, and of removed keys."""
     found = schema(name) if name is not None else {}
     return frozenset(_names(found)) | frozenset(found.get("x-refused", ()))
 
@@ -260,7 +260,7 @@ def _names(schema: Mapping[str, Any]) -> Iterable[str]:
 
 
 def keys_of_loading(document: dict[str, Any]) -> bool:
-    """Whether a file says how a model is loaded, and nothing else."""
+    """Whether a file only sets how a model is loaded."""
     return bool(_MARKS & set(document)) and set(document) <= LOADING
 
 
@@ -275,7 +275,7 @@ _WHOLE: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def is_fragment(document: Document) -> bool:
-    """Whether a file lacks what every whole one has; flags that start a program are whole."""
+    """Whether a file lacks a key that every whole file has; flags of a program are whole."""
     if document.format == "shell":
         return False
     return any(document.get(key) is None for key in _WHOLE.get(document.kind, ()))
@@ -330,7 +330,7 @@ what --accelerator_config names, though some were fields of TrainingArguments, t
 
 
 def is_of_others(document: Any) -> bool:
-    """Whether keys, or the form of all values, are of a program that nobody knows."""
+    """Whether the keys, or the form of all values, belong to an unknown program."""
     if not isinstance(document, dict):
         return False
     said = [each for key, each in document.items() if key != "wandb_version"]
@@ -346,6 +346,6 @@ def is_of_others(document: Any) -> bool:
 
 
 def has_alternatives(root: Node) -> bool:
-    """Whether sections give one after another the same keys, each for a run of its own."""
+    """Whether several sections set the same keys, each for a separate run."""
     keys = Counter(key for each in (root.fields or {}).values() for key in each.fields or ())
     return sum(count > 1 for count in keys.values()) >= _LEAST_ALIKE

@@ -1,4 +1,4 @@
-"""Files that are named: by others, of a checkpoint, a model, or as a program ships them."""
+"""Files named by other files, and files of a checkpoint, of a model, or shipped with a program."""
 
 import json
 import re
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 _PYTHON: Final = (".py", ".ipynb")
 LONGEST: Final = 500
-"""Characters of a file's name."""
+"""The length limit of a file name, in characters."""
 
 
 def written_by(documents: Iterable[Document], named: str) -> tuple[str, str | None]:
-    """The script that writes a file, and what it writes, as `written_in` has it."""
+    """The script that writes a file, and the text that it writes, as `written_in` returns it."""
     scripts = {each.name: each.text for each in documents if each.format == "shell"}
     found = ((name, written_in(text, named)) for name, text in scripts.items())
     return next((each for each in found if each[1] is not None), ("", None))
 
 
 def is_python(name: str) -> bool:
-    """Whether a text is the name of a Python file, or of a notebook."""
+    """Whether a name is that of a Python file or a notebook."""
     return name.endswith(_PYTHON) and len(name) < LONGEST
 
 
 def script_of(started: str) -> str:
-    """The Python file that a command starts, by its path or as a module; empty: it is none."""
+    """The Python file that a command starts, by path or as a module; empty if it starts none."""
     is_module = "." in started and all(map(str.isidentifier, started.split(".")))
     if is_python(started) or not is_module or len(started) > LONGEST:
         return started if is_python(started) else ""
@@ -48,7 +48,7 @@ def script_of(started: str) -> str:
 
 
 def starts_of(parsed: Iterable[Parsed]) -> Mapping[str, Given]:
-    """What each script is given by the lines that start it, by how they name it."""
+    """The arguments that launch lines give each script, by the name they use for the script."""
     lines: dict[str, list[list[str | None]]] = {}
     for each in parsed:
         script = each.root.child("script") if each.part == "launcher" else None
@@ -60,13 +60,13 @@ def starts_of(parsed: Iterable[Parsed]) -> Mapping[str, Given]:
 
 
 def is_file_name(text: str) -> bool:
-    """Whether a text is the name of a config."""
+    """Whether a text is the file name of a config."""
     is_path = text.endswith((".json", ".yaml", ".yml", ".toml")) and not set("{=") & set(text)
     return is_path and len(text) < LONGEST
 
 
 _MOST: Final = 100_000
-"""Names that are looked at in one folder."""
+"""The number of names that are read of one folder."""
 _STATES: Final = re.compile(r"(?:bf16_|fp16_)?zero_pp_rank_(\d+)_mp_rank_\d+_optim_states\.pt")
 _PARTS: Final = re.compile(r"zero_pp_rank_\d+_mp_rank_\d+_model_states\.pt")
 _RANDOM: Final = re.compile(r"rng_state(?:_(\d+))?\.pth")
@@ -77,10 +77,10 @@ transformers 4.40.2 to 5.23.0 trainer.py `_save_rng_state`."""
 def checkpoints(
     document: Document, near: Callable[[Path], Iterable[Path]], admits: Callable[[Path], bool]
 ) -> Iterator[tuple[Path, Node]]:
-    """The folder that a trainer's file says training is to go on from, if one is there.
+    """The checkpoint folder from which a trainer's file resumes training, if it exists.
 
-    `near` gives the places where a path of that file may lie; `admits` tells of which it may be
-    read.
+    `near` gives the candidate locations of a path in that file; `admits` returns whether a location
+    may be read.
     """
     said, output = (document.value(key) for key in ("resume_from_checkpoint", "output_dir"))
     wanted = output if said is True else said
@@ -97,13 +97,13 @@ def checkpoints(
 
 
 def last_of(folder: Path) -> Path | None:
-    """The newest checkpoint in an output directory, as the trainer takes it for `true`."""
+    """The newest checkpoint in an output directory, which the trainer chooses for `true`."""
     found = {int(name[11:]): name for name in _names(folder) if re.match(r"checkpoint-\d+$", name)}
     return folder / found[max(found)] if found else None
 
 
 def checkpoint_node(folder: Path) -> Node | None:
-    """`engine`, `processes` and `sharded` of a checkpoint; None for a folder that is none."""
+    """`engine`, `processes` and `sharded` of a checkpoint; None for another folder."""
     names = _names(folder)
     tags = sorted(name for name in names if name.startswith("global_step"))
     inner = _names(folder / _tag(folder, tags)) if tags else []
@@ -124,7 +124,7 @@ def checkpoint_node(folder: Path) -> Node | None:
 
 
 def _tag(folder: Path, tags: list[str]) -> str:
-    """The folder that is loaded: the one that `latest` names."""
+    """The folder that is loaded: the one that `latest` names, else the last one."""
     try:
         named = read_bytes(folder / "latest").decode("utf-8", "replace").strip()
     except Unreadable:
@@ -157,7 +157,7 @@ _LLAMAFACTORY: Final[Mapping[str, tuple[int, Mapping[str, Any], Mapping[str, Any
     "ds_z3_config.json": (3, {}, _EITHER),
     "ds_z3_offload_config.json": (3, _BOTH, _EITHER),
 }
-"""hiyouga/LlamaFactory v0.9.4 examples/deepspeed: stage, what is offloaded, halves."""
+"""hiyouga/LlamaFactory v0.9.4 examples/deepspeed: stage, offloaded parts, half precision blocks."""
 _AXOLOTL: Final[Mapping[str, tuple[int, Mapping[str, Any], Mapping[str, Any]]]] = {
     "zero1.json": (1, {}, _EITHER),
     "zero3.json": (3, {}, _EITHER),
@@ -165,7 +165,7 @@ _AXOLOTL: Final[Mapping[str, tuple[int, Mapping[str, Any], Mapping[str, Any]]]] 
     "zero3_bf16_cpuoffload_all.json": (3, _BOTH, _BF16),
     "zero3_bf16_cpuoffload_params.json": (3, {"offload_param": _CPU}, _BF16),
 }
-"""axolotl-ai-cloud/axolotl v0.18.0 deepspeed_configs, without zero2.json: it has changed."""
+"""axolotl-ai-cloud/axolotl v0.18.0 deepspeed_configs, without zero2.json, which has changed."""
 _GATHERED: Final = {
     "allgather_partitions": True,
     "allgather_bucket_size": 2e8,
@@ -190,7 +190,7 @@ _MS_SWIFT: Final[Mapping[str, tuple[int, Mapping[str, Any], Mapping[str, Any]]]]
     "zero2_offload": (2, {**_GATHERED, **_OPTIMIZER}, _EITHER),
     "zero3_offload": (3, {**_IN_PARTS, **_BOTH}, _EITHER),
 }
-"""ms-swift 4.0.4 to 4.6.0 config, by the words of arguments/sft_args.py `_init_deepspeed`."""
+"""ms-swift 4.0.4 to 4.6.0 config, by the names in arguments/sft_args.py `_init_deepspeed`."""
 _FOLDERS: Final = ("deepspeed_configs", "deepspeed")
 _MAKERS: Final = {"llamafactory": "LLaMA-Factory", "axolotl": "Axolotl", "ms-swift": "ms-swift"}
 
@@ -198,9 +198,9 @@ _MAKERS: Final = {"llamafactory": "LLaMA-Factory", "axolotl": "Axolotl", "ms-swi
 def as_shipped(
     documents: Sequence[Document], missing: Sequence[Missing]
 ) -> tuple[tuple[Document, ...], tuple[Missing, ...]]:
-    """The engines that only a name tells, and the missing files with what they are taken for.
+    """The DeepSpeed configs known by name alone, and the missing files with notes about them.
 
-    None where a file for DeepSpeed is there: it may be the one that is meant.
+    There are none if a DeepSpeed file was read: that file may be the intended one.
     """
     if any(each.kind == "deepspeed" for each in documents):
         return (), tuple(missing)
@@ -218,7 +218,7 @@ def as_shipped(
 
 
 def is_shipped(document: Document) -> bool:
-    """Whether a document is what a name alone tells."""
+    """Whether a document is a shipped DeepSpeed config, known by name alone."""
     origin = document.origin
     return document.kind == "deepspeed" and origin is not None and origin.kind in _MAKERS
 
@@ -228,7 +228,7 @@ def _maker(missing: Missing) -> str:
 
 
 def _engine(place: Place) -> Document | None:
-    """What a file holds, each key at the key that names it: no edit can be made there."""
+    """The content of a shipped file, with each key at the key that names the file: not editable."""
     name = PurePosixPath(str(place.value))
     kind = place.document.kind
     if place.path != "deepspeed" or (place.document.format == "shell" and kind != "ms-swift"):
@@ -268,16 +268,16 @@ def _paths(node: Node, prefix: str = "") -> Iterator[str]:
 
 
 UNKNOWN: Final = "this model is not known"
-"""The message where neither is there."""
+"""The message if neither a file nor the catalogue has the model."""
 _CONFIG: Final = "config.json"
 
 
 def model_at_hand(files: Iterable[Path], reach: Reach) -> "Callable[[str], ResolvedModel | None]":
-    """How models are found that files on disk name.
+    """A function that finds the models that files on disk name.
 
     A folder with a config.json is that model, wherever the run looks for it: beside the files,
-    above them, or where the command runs. A name of the Hub is the catalogue's model; where that
-    has none, the config.json beside the files speaks of it.
+    above them, or where the command runs. A name of the Hub is the catalogue's model; if the
+    catalogue lacks it, the config.json beside the files describes it.
     """
     folders = {file.parent: file for file in files}
     return partial(_model, tuple(folders.values()), reach)
@@ -289,7 +289,7 @@ def _model(files: tuple[Path, ...], reach: Reach, name: str) -> "ResolvedModel |
 
 
 def _in_folder(files: tuple[Path, ...], reach: Reach, name: str) -> "Iterator[ResolvedModel]":
-    """The model whose folder has that name."""
+    """The model in a folder of the given name."""
     if len(name) > LONGEST or "\0" in name:
         return
     for file in files:
@@ -298,7 +298,7 @@ def _in_folder(files: tuple[Path, ...], reach: Reach, name: str) -> "Iterator[Re
 
 
 def _beside(files: tuple[Path, ...], reach: Reach, name: str) -> "Iterator[ResolvedModel]":
-    """The model of a config.json in the folder of a file, unless that says it is another's."""
+    """The model of a config.json in a file's folder, unless the config names another model."""
     for file in files:
         for path, content in reach.contents((file.parent / _CONFIG).absolute(), file):
             config = _config(content)
@@ -308,7 +308,7 @@ def _beside(files: tuple[Path, ...], reach: Reach, name: str) -> "Iterator[Resol
 
 
 def _config(content: bytes) -> dict[str, Any]:
-    """A model's config; empty: the file is none, as SimpleTuner's of the same name."""
+    """A model's config; empty if the file is something else, such as SimpleTuner's config.json."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
@@ -318,9 +318,9 @@ def _config(content: bytes) -> dict[str, Any]:
 
 
 def _derived(name: str, path: Path, config: dict[str, Any]) -> "Iterator[ResolvedModel]":
-    """The model of a config; none where no rule derives its architecture, and no card is there.
+    """The model of a config; none if no rule derives its architecture and no card is cached.
 
-    Reading files makes no card: that may take a minute.
+    Reading files never makes a card, which may take a minute.
     """
     if not config:
         return
@@ -343,9 +343,9 @@ def _last(name: str) -> str:
 
 
 def catalogue_model(name: str) -> "ResolvedModel | None":
-    """What the catalogue knows of a name; None where that is nothing.
+    """The catalogue's model of a name; None if there is none.
 
-    A folder, or another's copy, has the modules of the model that is called as its last part is.
+    A folder, or a copy in another account, has the modules of the model with the same last part.
     """
     from tunec.compiler.resolve import catalogued
 
@@ -368,7 +368,7 @@ SimpleTuner and accelerate's command line; GLM-4's scripts; sd-scripts' data."""
 
 
 def _is_path(text: str) -> bool:
-    """Of `deepspeed`, whose text is a path, however that ends, or base64.
+    """Whether the text of `deepspeed` is a path, with any ending, or base64.
 
     transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `HfDeepSpeedConfig.__init__`.
     """
@@ -377,12 +377,12 @@ def _is_path(text: str) -> bool:
 
 
 def is_among(path: str, names: Iterable[str]) -> bool:
-    """Whether one of some names is that of a file, wherever it is looked for from."""
+    """Whether a path equals one of some names, or has the same file name as one of them."""
     return any(path == name or Path(path).name == Path(name).name for name in names)
 
 
 def script_references(document: Document, parsed: Parsed) -> Iterator[Place]:
-    """The files that a script names, beside those under the keys of a configuration."""
+    """The files that a script names, other than under the keys of a configuration."""
     for key, file, span in parsed.references:
         if key not in _REFERENCES and is_file_name(file):
             yield Place(document, key, Node(span, value=file))

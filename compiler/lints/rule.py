@@ -303,7 +303,7 @@ def _known_from(rule: Rule, told: tuple[str, ...], run: LintContext) -> Iterator
 
 
 def _is_of_commit(rule: Rule, run: LintContext) -> bool:
-    """Whether the repository fixes a commit of what the rule is about, and no release is known."""
+    """Whether the repository pins one of the rule's consumers to a commit of unknown release."""
     return any(is_commit(run.release(split_requirement(each)[0])) for each in rule.consumers)
 
 

@@ -1,4 +1,4 @@
-"""The files of each run: which were named or found, read once, and put together."""
+"""The files of each run: named or found, read once, and put together."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -20,20 +20,21 @@ from tunec.compiler.target import Target
 from tunec.schemas.frozen import replace
 
 Watch = Callable[[str, int], None]
-"""Told of each file that is read, and of each run that is checked, with the number of all."""
+"""Called for each file that is read and each run that is checked, with the total number."""
 
 
 def unwatched(_: str, __: int) -> None:
-    """Nobody looks on."""
+    """Ignore the progress."""
 
 
 class Run(Struct, frozen=True):
-    """What was read as one run, and the files that were named for it."""
+    """The documents that were read as one run, and the files that were named for it."""
 
     reading: Reading
     group: Group = ()
     alone: tuple[Reading, ...] = ()
-    """Each of several files by itself, where they were found and nothing says that they are one."""
+    """The reading of each file by itself, if the files were found and only a guess puts them
+    together."""
 
 
 class Runs(Struct, frozen=True):
@@ -53,10 +54,10 @@ def read_runs(
 ) -> Runs:
     """Read files, with those that they refer to, run by run; raises nothing for any content.
 
-    What nobody knows is of the runs that may speak of it; other such files, and all that were
-    `found` below a folder, are of no run: they come last. A Python file that was only
-    found is of the run of what starts it, or alone: it names what it reads, and another file
-    beside it is as likely somebody else's.
+    A file of no known kind joins the runs that may refer to it; other such files, and all that were
+    `found` below a folder, belong to no run and come last. A Python file that was only found
+    belongs to the run that starts it, or forms its own run: it names the files that it reads, and a
+    file beside it may well be unrelated.
     """
     memory = Parses()
 
@@ -94,7 +95,7 @@ def read_runs(
 
 
 def _says_how_it_starts(readings: Iterable[Reading]) -> bool:
-    """Whether a script among the files starts something: what it names is then one run."""
+    """Whether a script among the files starts something: the files it names are then one run."""
     return any(each.kind == "launch" for reading in readings for each in reading.documents)
 
 
@@ -106,10 +107,9 @@ def _guessed(
     *,
     is_told: bool,
 ) -> tuple[Reading, ...]:
-    """The readings of files that stand together by a guess: one that is likely is none.
+    """The readings of files that are combined by a guess; empty if the guess is probably right.
 
-    Two files that lie alone in one folder, of which no script says otherwise, are most likely meant
-    for each other.
+    Two files alone in one folder are most likely meant for each other, unless a script contradicts.
     """
     if len(group) < 2 or not {each.path for each in group} <= found:
         return ()
@@ -126,7 +126,7 @@ def _is_serving(part: Part) -> bool:
 
 
 def _is_named(part: Part, group: Group, parts: Mapping[Part, Reading]) -> bool:
-    """Whether another file of the group has its name, by whatever path."""
+    """Whether another file of the group mentions a part's file name, with any path."""
     others = (each for other in group if other is not part for each in parts[other].sources.items())
     return any(part.path.name in without_remarks(*each) for each in others)
 
@@ -134,7 +134,7 @@ def _is_named(part: Part, group: Group, parts: Mapping[Part, Reading]) -> bool:
 def _beside(
     group: Group, parts: Mapping[Part, Reading], named: Mapping[Part, Reading]
 ) -> tuple[Part, ...]:
-    """The files of nobody that a run may speak of: a model's config, and what its files name."""
+    """Files of no known kind that a run may refer to: model configs, and files it names."""
     texts = [text for part in group for text in parts[part].sources.values()]
     return tuple(
         part
@@ -145,13 +145,13 @@ def _beside(
 
 
 def _not_started(scripts: Sequence[Path], runs: Iterable[Run]) -> Iterator[Path]:
-    """The Python files that no run has read for the sake of what starts them."""
+    """The Python files that no run has read because it starts them."""
     started = {Path(name).resolve() for each in runs for name in each.reading.sources}
     return (each for each in scripts if each.resolve() not in started)
 
 
 def apart(run: Run) -> Iterator[Run]:
-    """A run, or one for each of the alternatives that a file of it holds."""
+    """The run itself, or one run for each alternative in one of its files."""
     return (Run(each, run.group, run.alone) for each in alternatives(run.reading))
 
 
@@ -160,26 +160,26 @@ _SUFFIXES: Final = frozenset(
 )
 _NAMES: Final = frozenset({"hostfile"})
 _NO_CONFIGS: Final = frozenset({"tunec.toml", "pyproject.toml"})
-"""What is read for its settings and its requirements alone."""
+"""Files that are only read for settings and requirements."""
 _NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 _MOST_FILES: Final = 1_000
 _MOST_FOLDERS: Final = 10_000
-"""Where a walk ends: what was named is then no project, but a disk that holds many."""
+"""The end of a walk: a larger folder is not one project, but a disk with many."""
 
 
 class Gathered(Struct, frozen=True):
-    """Files that were named, or found below folders that were."""
+    """Files that were named, or found below named folders."""
 
     files: Mapping[Path, bool]
-    """In order; true: it was found, and not named."""
+    """In order; True if the file was found and not named."""
     cut_short: tuple[Path, ...] = ()
-    """Folders below which there are more than were looked at."""
+    """Folders that contain more than was read."""
 
 
 LeavesOut = Callable[[Path], bool]
-"""Whether a file or a folder below one that was named is left out."""
+"""Whether a file or folder below a named folder is left out."""
 
 
 def _nothing(_: Path) -> bool:
@@ -187,11 +187,11 @@ def _nothing(_: Path) -> bool:
 
 
 def files_of(paths: Iterable[Path], leaves_out: LeavesOut = _nothing) -> Gathered:
-    """Each file once, folders as the files below them that are not left out.
+    """Each file once, with folders replaced by the files below them that are not left out.
 
-    Hidden folders, links to folders, other file systems and folders of packages are not entered,
-    and no more than 1,000 files in 10,000 folders are taken of one that is named. A folder that
-    cannot be read, or holds nothing, is given as it is, so that whoever reads it says so.
+    Hidden folders, links to folders, other file systems and package folders are not entered, and at
+    most 1,000 files in 10,000 folders are taken from a named folder. A folder that cannot be read,
+    or holds no files, is returned as it is, so that reading it reports the fault.
     """
     every: dict[Path, bool] = {}
     cut: list[Path] = []
@@ -206,7 +206,7 @@ def files_of(paths: Iterable[Path], leaves_out: LeavesOut = _nothing) -> Gathere
 
 
 def _below(folder: Path, leaves_out: LeavesOut) -> Iterator[Path | None]:
-    """The files below a folder; None at last, where there are too many folders to enter them."""
+    """The files below a folder, followed by None if there are too many folders to enter."""
     device = folder.stat().st_dev
     for entered, (place, folders, names) in enumerate(os.walk(folder)):
         if entered == _MOST_FOLDERS:
@@ -236,7 +236,7 @@ def _may_be_read(path: Path) -> bool:
 
 
 def _configures(path: Path) -> bool:
-    """Whether a Python file may call what is read; tests call it to see it fail."""
+    """Whether a Python file may call a known class; tests do not count, as they call it to fail."""
     from tunec.compiler.lints.python_files import is_of_tests, may_configure
 
     try:
@@ -247,7 +247,7 @@ def _configures(path: Path) -> bool:
 
 
 def _starts(name: str, text: str) -> bool:
-    """Whether a notebook starts a training run by the shell."""
+    """Whether a notebook starts a training run through the shell."""
     from tunec.compiler.frontend.notebook import is_notebook, read_notebook
     from tunec.compiler.frontend.shell_nodes import starts_training
 
@@ -256,11 +256,12 @@ def _starts(name: str, text: str) -> bool:
 
 
 def alternatives(reading: Reading) -> Iterator[Reading]:
-    """The runs of what was read together: each takes one of the alternatives of a file.
+    """The runs in a reading: each takes one of the alternatives of a file.
 
-    Each command of a shell script comes with the alternatives of what it starts; other files with
-    several are read one without the other. Of what is named in the file, directly or by what it
-    names, an alternative has its own, and not what only others have.
+    Each command of a shell script is combined with the alternatives of the file that it starts;
+    other files with several alternatives are read separately. Of the files that the file names,
+    directly or indirectly, an alternative has its own, and not those that only other alternatives
+    name.
     """
     for each in _of_commands(reading):
         yield from map(_overlaid, _of_files(each))
@@ -291,7 +292,7 @@ _OVER_FILES: Final = (*TRL, "llamafactory")
 
 
 def _overlaid(reading: Reading) -> Reading:
-    """What was read, where files that commands name say what the flags beside them say."""
+    """A reading in which flags override the files that their commands name."""
     flags = [e for e in reading.documents if e.format == "shell" and e.kind in _OVER_FILES]
     if not flags:
         return reading
@@ -302,7 +303,7 @@ def _overlaid(reading: Reading) -> Reading:
 
 
 def _under_flags(document: Document, flags: Sequence[Document], named: Sequence[Named]) -> Document:
-    """A document with what the flags of a command which names it say in place of its own."""
+    """A document overridden by the flags of the commands that name it."""
     by = {each.by for each in named if Path(each.file).resolve() == Path(document.name).resolve()}
     mine = [e for e in flags if e.kind == document.kind and e.name in by]
     if not mine or document.is_view or document.format == "shell":
@@ -319,7 +320,7 @@ def _under_flags(document: Document, flags: Sequence[Document], named: Sequence[
 
 
 def _several(reading: Reading, *, is_shell: bool) -> Iterator[tuple[str, list[int]]]:
-    """The files with several alternatives, and the numbers of these."""
+    """The files with several alternatives, and the alternatives' numbers."""
     runs: dict[str, set[int]] = {}
     for each in reading.documents:
         if (each.format == "shell") is is_shell:
@@ -328,7 +329,7 @@ def _several(reading: Reading, *, is_shell: bool) -> Iterator[tuple[str, list[in
 
 
 def _narrowed(reading: Reading, name: str, number: int) -> Reading:
-    """What was read, with one of the alternatives of a file, and without what others name."""
+    """A reading with one alternative of a file, without files that only other alternatives name."""
 
     def is_mine(document: Document) -> bool:
         return document.name != name or number in (document.alternatives or {number})
@@ -350,7 +351,7 @@ def _narrowed(reading: Reading, name: str, number: int) -> Reading:
 
 
 def _reached(first: Sequence[Named], every: Sequence[Named]) -> frozenset[Path]:
-    """The files that are named, and those that they name in turn, links followed.
+    """The resolved paths of the named files and, in turn, of the files that they name.
 
     `first` is a part of `every`.
     """

@@ -347,7 +347,7 @@ def _in_folder(folder: Path) -> Path | None:
 
 
 def _has_section(path: Path) -> bool:
-    """Whether a pyproject.toml speaks to tunec; what is wrong with others is not ours to say."""
+    """Whether a pyproject.toml has settings of tunec; faults of other files are not reported."""
     try:
         text = read_bytes(path).decode("utf-8", "replace")
     except Unreadable:
