@@ -1,4 +1,4 @@
-"""Launch scripts: processes, environment, hosts, and whose script flags are given to."""
+"""Launch scripts: processes, environment, hosts, and the scripts that receive the flags."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,16 +15,16 @@ from tunec.compiler.lints.rule import keys
 _PROGRAM: Final = re.compile(r"(?:\A|/)(?:python[\d.]*|torchrun|accelerate|deepspeed)\Z|\.py\Z")
 
 COMMANDS: Final = ("launch:*",)
-"""What a rule reads that is asked of every run with a command that starts something."""
+"""The `reads` of a rule that is checked in every run with a launch command."""
 
 
 def flags(*names: str) -> tuple[str, ...]:
-    """Flags of launchers, as a rule names what it reads."""
+    """The `reads` of a rule about flags of launchers."""
     return keys("launch", *(f"flags.{name}" for name in names))
 
 
 def variables(*names: str) -> tuple[str, ...]:
-    """Variables that a script sets for what it starts, as a rule names what it reads."""
+    """The `reads` of a rule about variables that a script sets for the programs it starts."""
     return keys("launch", *(f"environment.{name}" for name in names))
 
 
@@ -32,31 +32,31 @@ VISIBLE_DEVICES: Final = variables("CUDA_VISIBLE_DEVICES")
 
 
 def launches(run: LintContext, *launchers: str) -> Iterator[Document]:
-    """The commands of scripts that these launchers start; all without a name."""
+    """The script commands that the given launchers start; all commands if none is given."""
     for document in run.of("launch"):
         if not launchers or document.value("launcher") in launchers:
             yield document
 
 
 def every_launch(run: LintContext, *launchers: str) -> list[Document]:
-    """What all commands of the scripts ask for, in their order, also those of other runs."""
+    """The documents of all launch commands in file order, including those of other runs."""
     every = [each for each in (*run.of("launch"), *run.beside) if each.get("launcher")]
     mine = (e for e in every if not launchers or e.value("launcher") in launchers)
     return sorted(mine, key=lambda each: (each.name, each.found["launcher"].span.line))
 
 
 def variable(document: Document, name: str) -> Place | None:
-    """Where a script sets a variable of the environment."""
+    """The place where a script sets an environment variable."""
     return document.get(f"environment.{name}")
 
 
 def is_unknown(document: Document, key: str) -> bool:
-    """Whether a key is given a value that only running the script tells."""
+    """Whether a key has a value that is known only when the script runs."""
     return key in document.unknown
 
 
 def count(place: Place | None) -> int | None:
-    """A whole number above zero."""
+    """The value as a whole number above zero, else None."""
     value: Any = None if place is None else place.value
     if isinstance(value, str) and value.isdigit():
         value = int(value)
@@ -64,9 +64,9 @@ def count(place: Place | None) -> int | None:
 
 
 def is_counted_anew(run: LintContext, counted: Place | None) -> bool:
-    """Whether accelerate's file counts the processes, and the README's or a script's commands, too.
+    """Whether a command overrides the number of processes in accelerate's file.
 
-    Or a remark beside the number says that the command does.
+    A script's command, a command in the README, or a comment beside the number shows that.
     """
     if counted is None or counted.document.kind != "accelerate":
         return False
@@ -80,7 +80,7 @@ _COUNTED: Final = re.compile(r"(?i)#.*(?:overrid|overwrit|--num_processes)")
 
 
 def listed(place: Place | None) -> tuple[str, ...] | None:
-    """Devices as CUDA_VISIBLE_DEVICES lists them; None where there is no such list."""
+    """The devices in a list such as that of CUDA_VISIBLE_DEVICES; None if there is no such list."""
     if place is None or place.value is None:
         return None
     names = [each.strip() for each in str(place.value).split(",")]
@@ -88,7 +88,7 @@ def listed(place: Place | None) -> tuple[str, ...] | None:
 
 
 def per_node(document: Document) -> tuple[int, Place] | None:
-    """Processes that a command starts on each node, and where it says so."""
+    """The number of processes that a command starts on each node, and the place that sets it."""
     place = document.get("per_node")
     number = count(place)
     if number is not None and place is not None:
@@ -106,9 +106,10 @@ def batch_of(run: LintContext, document: Document) -> Document | None:
 
 
 class Started:
-    """Which commands may be what an `srun` or `mpirun` starts: not where it starts another one.
+    """Pairs each `srun` or `mpirun` with the commands that it may start.
 
-    A script may hold hundreds of both, so where each stands is read once.
+    A starter that names another program starts none. A script may hold hundreds of both, so each
+    place is read once.
     """
 
     def __init__(self, starters: Iterable[Document], inner: Iterable[Document]) -> None:
@@ -117,20 +118,20 @@ class Started:
         self._inner = [(each, each.name, _line(each)) for each in inner]
 
     def starter(self, inner: Document) -> Document | None:
-        """The first that may start a command."""
+        """The first starter that may start a command."""
         file, line = inner.name, _line(inner)
         found = (s for s, name, a, b in self._starters if name == file and a <= line <= b)
         return next(found, None)
 
     def inner(self, starter: Document) -> Document | None:
-        """The first command that it may start."""
+        """The first command that a starter may start."""
         file, (first, last) = starter.name, _lines_started(starter)
         found = (e for e, name, line in self._inner if name == file and first <= line <= last)
         return next(found, None)
 
 
 def _lines_started(starter: Document) -> tuple[float, float]:
-    """The lines that what it starts stands on: any, where it names no program."""
+    """The lines of the command that a starter starts: any line if it names no program."""
     script = starter.get("script")
     words = script.value if script is not None and isinstance(script.value, list) else []
     if script is None or not words or not _PROGRAM.search(str(words[0])):
@@ -143,7 +144,7 @@ def _line(document: Document) -> int:
 
 
 def numbers_nodes_itself(document: Document) -> bool:
-    """Whether the rendezvous of torchrun gives the nodes their numbers, whatever --node_rank says.
+    """Whether torchrun's rendezvous assigns the node ranks and ignores --node_rank.
 
     torch 2.13.0 distributed/run.py: --node_rank is for the static rendezvous.
     """
@@ -151,13 +152,13 @@ def numbers_nodes_itself(document: Document) -> bool:
 
 
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "0.0.0.0", "::1"})  # noqa: S104  nothing is bound
-"""Where a process that connects reaches its own host: 0.0.0.0 is for listening alone."""
+"""Addresses with which a process connects to its own host; 0.0.0.0 is only for listening."""
 
 
 def is_autotuned(run: LintContext, document: Document) -> bool:
-    """Whether DeepSpeed's autotuner hands on files of its own, each with a stage.
+    """Whether DeepSpeed's autotuner passes on files that it writes itself, each with a stage.
 
-    A list is then what it tries, and `auto` what it fills in: deepspeed 0.14.5 to 0.19.8
+    Then a list holds the values that it tries, and `auto` is filled in: deepspeed 0.14.5 to 0.19.8
     autotuning/autotuner.py `model_info_profile_run`, `tune`, utils.py `get_all_configs`.
     """
     named = (each.get("flags.autotuning") for each in run.of("launch"))
@@ -168,20 +169,20 @@ TUNED: Final = (
     *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
     *("zero_optimization.", "autotuning."),
 )
-"""How keys begin that the autotuner reads, or fills in."""
+"""Beginnings of the keys that the autotuner reads or fills in."""
 
 
 class Entry(NamedTuple):
-    """One line."""
+    """One line of a hostfile."""
 
     host: str
     slots: int | None
-    """None where the launcher does not read the line."""
+    """None if the launcher does not read the line."""
     place: Place
-    """Of the number of slots, or of the line that is not read."""
+    """The place of the number of slots, or of the line that is not read."""
 
     def label(self, text: str = "", *, primary: bool = True) -> Label:
-        """A label there, under the name of the host."""
+        """A label at the entry's place, with the host's name as its path."""
         return Label(text, self.place.span, self.host, primary)
 
 
@@ -203,18 +204,18 @@ _PACKAGE: Final = re.compile(r"(?:\A|/)(\w+)/train/\w+\.py\Z")
 
 
 def packages(run: LintContext, document: Document) -> frozenset[str]:
-    """The packages whose scripts are started with the flags: `llava` of `llava/train/train.py`."""
+    """The packages whose scripts receive the flags: `llava` for `llava/train/train.py`."""
     found = map(_PACKAGE.search, run.started.get(document.name, ()))
     return frozenset(each[1] for each in found if each)
 
 
 def starts_one_of(run: LintContext, document: Document, programs: re.Pattern[str]) -> bool:
-    """Whether the flags' own file starts a script of such a path."""
+    """Whether the file with the flags starts a script whose path matches a pattern."""
     return any(map(programs.search, run.started.get(document.name, ())))
 
 
 def example_of(run: LintContext, document: Document) -> Place | None:
-    """Where the script of the flags' own file starts an example, if it starts no other script."""
+    """The place where the file with the flags starts an example; None if it starts others."""
     scripts = run.started.get(document.name, {})
     if not scripts or not all(map(OF_EXAMPLES.search, scripts)):
         return None
@@ -222,7 +223,7 @@ def example_of(run: LintContext, document: Document) -> Place | None:
 
 
 def starts_an_example(run: LintContext, document: Document) -> bool:
-    """Whether flags are those of an example of transformers."""
+    """Whether the flags are passed to an example of transformers."""
     return document.format == "shell" and example_of(run, document) is not None
 
 
@@ -290,7 +291,7 @@ OF_OPEN_INSTRUCT: Final = re.compile(
     r"(?:\A|/)open_instruct/(?:finetune|dpo_tune(?:_cache)?)\.py\Z"
 )
 """allenai/open-instruct, all revisions up to e6c3044: `FlatArguments`, `DPOExperimentConfig`,
-`TokenizerConfig`, and the flags that were argparse's before them."""
+`TokenizerConfig`, and the argparse flags that preceded them."""
 
 OWN_PARSERS: Final[Mapping[str, tuple[re.Pattern[str], frozenset[str]]]] = {
     "Open Instruct": (
@@ -303,7 +304,7 @@ OWN_PARSERS: Final[Mapping[str, tuple[re.Pattern[str], frozenset[str]]]] = {
     ),
     "StarCoder": (OF_STARCODER, _STARCODER),
 }
-"""Scripts by path, with the flags that their parsers have."""
+"""Scripts by path pattern, with the flags of their parsers."""
 
 OF_TRL: Final = re.compile(r"(?:\A|/)(?:examples|trl)/scripts/(?:sft|dpo)\.py\Z")
 BESIDE_TRL: Final = frozenset(

@@ -1,11 +1,11 @@
 """The run's model: experts, images, its module tree, and the names and blocks of its layers.
 
-Names of layers are for models that are not in the catalogue: what nobody takes for another family's
-model is told by its repository's name, and the names of its layers are those of the class in
-transformers 5.23.0, models/*/modeling_*.py (Linear, Conv1D and Embedding modules; listed from the
-classes themselves), for Baichuan, InternLM, InternLM2 and Qwen of 2023 those of modeling_*.py in
-their repositories. Heads are left out, as every family has one. Names that a class had elsewhere
-stand beside them: experts of their own before transformers 5, phi-1_5's first code.
+Layer names are for models that are not in the catalogue. A repository name that fits only one
+family identifies the family; its layer names are those of the class in transformers 5.23.0,
+models/*/modeling_*.py (Linear, Conv1D and Embedding modules; listed from the classes themselves),
+for Baichuan, InternLM, InternLM2 and Qwen of 2023 those of modeling_*.py in their repositories.
+Heads are left out, as every family has one. Names from other versions of a class are included:
+separate experts before transformers 5, phi-1_5's first code.
 """
 
 import re
@@ -36,8 +36,8 @@ BLOCKS: Final[Mapping[str, str]] = {
     "dbrx": "DbrxFFN",
     "phimoe": "PhimoeSparseMoeBlock",
 }
-"""The block that holds the experts, by model_type: transformers 4.57.6 models/*/modeling_*.py, and
-LLaMA-Factory 0.9.5 model/model_utils/moe.py `add_z3_leaf_module`."""
+"""The block that contains the experts, by model_type: transformers 4.57.6 models/*/modeling_*.py,
+and LLaMA-Factory 0.9.5 model/model_utils/moe.py `add_z3_leaf_module`."""
 
 _FAMILIES_BY_NAME: Final[Mapping[str, str]] = {
     r"mixtral-8x": "mixtral",
@@ -50,11 +50,12 @@ _FAMILIES_BY_NAME: Final[Mapping[str, str]] = {
     r"/dbrx-": "dbrx",
     r"phi-3\.5-moe": "phimoe",
 }
-"""Names of models that the catalogue need not have, and the `model_type` of their config.json."""
+"""Patterns of model names, whether or not in the catalogue, and the `model_type` of their
+config.json."""
 
 
 def experts(run: LintContext) -> int:
-    """Experts in each layer of the model; 0 where there are none, or the model is unknown."""
+    """The largest number of experts in a layer; 0 if there are none or the model is unknown."""
     if run.model is None:
         return 0
     counts = (each.experts.count for each in run.model.architecture.stacks if each.experts)
@@ -62,12 +63,12 @@ def experts(run: LintContext) -> int:
 
 
 def family(run: LintContext) -> str:
-    """The model's `model_type`; empty where the model is unknown."""
+    """The model's `model_type`; empty if the model is unknown."""
     return run.model.architecture.family if run.model is not None else ""
 
 
 def named_family(run: LintContext) -> str:
-    """The `model_type` of a model with experts, by its name alone; empty where it shows none."""
+    """The `model_type` of a model with experts, from its name alone; empty if unknown."""
     name = (run.model_name or "").lower()
     return next((kind for each, kind in _FAMILIES_BY_NAME.items() if re.search(each, name)), "")
 
@@ -76,12 +77,12 @@ _NAMES_OF_SEEING: Final = re.compile(
     r"(?i)qwen\d?(\.\d)?-?vl|qvq-|llava|paligemma|idefics|smolvlm|internvl|pixtral|molmo|"
     r"minicpm-(v|o|llama3-v)|[-_]vision|deepseek-vl|kimi-vl|glm-4(\.\d)?v|aya-vision|ovis"
 )
-"""Models that are not in the catalogue: processors of images in transformers 4.57.1 and 5.23.0
-models/auto/processing_auto.py, by the names of their repositories."""
+"""Models outside the catalogue that accept images: image processors of transformers 4.57.1 and
+5.23.0 models/auto/processing_auto.py, by the names of their repositories."""
 
 
 def sees(run: LintContext) -> bool:
-    """Whether images are among what the model is given; not for an unknown model."""
+    """Whether the model accepts images; False if neither the model nor its name is known."""
     if run.model is not None:
         return run.model.architecture.kind == "vision-language"
     named = run.model_name
@@ -163,13 +164,13 @@ FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     r"internlm2(_5)?-": ("InternLM2", ("wqkv", "wo", "w1", "w2", "w3", "tok_embeddings", "output")),
     r"^qwen/qwen-(1_8|7|14|72)b": ("Qwen of 2023", ("c_attn", "c_proj", "w1", "w2", "wte")),
 }
-"""By a pattern of the repository name: the family as people call it, and its layers' names."""
+"""By a pattern of the repository name: the family's usual name, and its layers' names."""
 HEADS: Final = frozenset({"lm_head", "output_layer", "embed_out", "score", "classifier"})
 _UNSURE: Final = re.compile(r"vision|moondream|audio|llava|internvl|omni|video", re.IGNORECASE)
 
 
 def family_of(repository: str) -> tuple[str, frozenset[str]] | None:
-    """The family that a repository's name says beyond doubt, and the names of its layers."""
+    """The family that a repository's name identifies with certainty, and its layer names."""
     if _UNSURE.search(repository):
         return None
     for pattern, (name, layers) in FAMILIES.items():
@@ -179,14 +180,18 @@ def family_of(repository: str) -> tuple[str, frozenset[str]] | None:
 
 
 class NoRegex(ValueError):
-    """A string that is no regular expression; the message says why."""
+    """A string is not a regular expression; the message gives the reason."""
 
 
 @cached(256)
 def adapted(
     architecture: "Architecture", targets: Targets, excluded: tuple[str, ...] = ()
 ) -> "tuple[Module, ...]":
-    """The modules that PEFT adapts. Raises NoRegex for a string that is no regular expression."""
+    """The modules that PEFT adapts. Raises NoRegex for a string that is no regular expression.
+
+    If PEFT refuses the targets for another reason (`HalfTarget`), only the first module is
+    returned.
+    """
     from tunec.compiler.analyses.architecture import matching
     from tunec.compiler.analyses.architecture.lora import HalfTarget
 
@@ -205,7 +210,7 @@ def unmatched(architecture: "Architecture", names: Iterable[str]) -> tuple[str, 
 
 @cached(64)
 def parts(architecture: "Architecture") -> frozenset[str]:
-    """Every part of every dotted name: blocks such as `self_attn` as well as layers."""
+    """All parts of dotted module names: blocks such as `self_attn` as well as layers."""
     paths = [each.path for each in architecture.modules]
     head = [architecture.head] if architecture.head else []
     return frozenset(part for path in (*paths, *head) for part in path.split(".") if part != "{}")
@@ -213,18 +218,18 @@ def parts(architecture: "Architecture") -> frozenset[str]:
 
 @cached(64)
 def leaves(architecture: "Architecture", kinds: tuple[str, ...]) -> frozenset[str]:
-    """The last parts of the names of modules of these kinds."""
+    """The last name parts of the modules of some kinds."""
     found = (each.path for each in architecture.modules if each.kind in kinds)
     return frozenset(path.rpartition(".")[2] for path in found)
 
 
 def layers(architecture: "Architecture") -> int:
-    """Layers of the longest text stack; 0 where there is none."""
+    """The number of layers in the longest text stack; 0 if there is none."""
     return max((each.layers for each in architecture.stacks if each.part == "text"), default=0)
 
 
 def usual(architecture: "Architecture") -> tuple[str, ...]:
-    """The names of the linear layers in the text part's own layers, in their order."""
+    """The names of linear layers in the repeated layers of the text model or denoiser, in order."""
     found = (
         each.path.rpartition(".")[2]
         for each in architecture.modules
@@ -237,12 +242,12 @@ _SIZES: Final = {
     "OFT": (("oft_block_size", 32), ("r", 0)),
     "BOFT": (("boft_block_size", 4), ("boft_block_num", 0)),
 }
-"""The size of a block and the number of blocks, with their defaults: each follows from the other.
+"""The keys of the block size and the number of blocks, with defaults: each follows from the other.
 peft 0.15.2 to 0.21.2 tuners/oft/config.py, 0.13.2 to 0.21.2 tuners/boft/config.py."""
 
 
 def of_blocks(run: LintContext) -> Iterator[Finding]:
-    """What is refused of OFT's and BOFT's blocks."""
+    """Findings about refused block sizes of OFT and BOFT."""
     for document in run.of("peft"):
         kind = str(document.value("peft_type"))
         if document.is_view or kind not in _SIZES:
@@ -252,7 +257,7 @@ def of_blocks(run: LintContext) -> Iterator[Finding]:
 
 
 def _both(document: Document, kind: str) -> Iterator[Finding]:
-    """Both are given, or neither: where one is left out, its default counts."""
+    """Report if block size and number are both set or both unset; defaults count."""
     (size_key, size_default), (count_key, count_default) = _SIZES[kind]
     size = _number(document.value(size_key, size_default))
     count = _number(document.value(count_key, count_default))

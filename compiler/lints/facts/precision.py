@@ -1,4 +1,4 @@
-"""Where a run asks for a precision or a quantised base, and devices below a capability."""
+"""Where a run requests a precision or a quantised base, and devices below a capability."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from tunec.schemas.hardware.profile import Device
 
 LAUNCHED: Final = ("launch:flags.mixed_precision", "accelerate:mixed_precision")
-"""Where a launcher is told a precision: what rules read that compare it with another one."""
+"""Keys that set a launcher's precision: the `reads` of rules that compare it with another one."""
 LOADERS: Final = ("model", *TRL, "hf")
-"""Kinds that may say in which dtype a model is loaded."""
+"""Kinds that may set the dtype in which a model is loaded."""
 _KEYS: Final = (
     *("dtype", "torch_dtype"),
     *("model_init_kwargs.dtype", "model_init_kwargs.torch_dtype"),
 )
 LOADED: Final = keys("model|trainer", *_KEYS)
-"""What rules read that ask in which dtype a model is loaded."""
+"""The `reads` of rules about the dtype in which a model is loaded."""
 _WORDS: Final = {
     **dict.fromkeys(("float16", "fp16", "half"), "fp16"),
     **dict.fromkeys(("bfloat16", "bf16"), "bf16"),
@@ -35,14 +35,14 @@ _WORDS: Final = {
 
 
 def turned_on(run: LintContext, asked: Iterable[tuple[str, str]], word: str) -> list[Place]:
-    """The places where one of the keys is true, or that word; each place once."""
+    """The places where one of the keys is true or equals `word`; each place once."""
     found = (place for kind, key in asked for place in run.each(kind, key))
     places = [place for place in found if place.value is True or place.value == word]
     return list({(place.span, place.path): place for place in places}.values())
 
 
 def device_name(device: "Device") -> str:
-    """A device with its compute capability: `Tesla V100 (compute capability 7.0)`."""
+    """A device's name with its compute capability: `Tesla V100 (compute capability 7.0)`."""
     if device.compute_capability is None:
         return device.title
     major, minor = device.compute_capability
@@ -55,7 +55,7 @@ def dtype_of(word: Any) -> str | None:
 
 
 def loaded_in(run: LintContext, dtype: str) -> Iterator[Place]:
-    """Where a file says that the model is loaded in a dtype."""
+    """The places where a file sets the dtype in which the model is loaded to a given one."""
     for document in run.of(*LOADERS):
         for key in _KEYS:
             place = document.get(key)
@@ -69,7 +69,7 @@ def on_deepspeed(run: LintContext) -> bool:
 
 
 def computes_in_half(run: LintContext) -> bool | None:
-    """Whether the trainer computes in 16 bits; None where no file of a trainer was read."""
+    """Whether the trainer computes in 16 bits; None if that is unknown."""
     both = [run.effective("trainer", key) for key in ("bf16", "fp16")]
     if any(each.value is True for each in both):
         return True
@@ -84,7 +84,7 @@ def computes_in_half(run: LintContext) -> bool | None:
 def below(run: LintContext, major: int, minor: int = 0) -> "Device | None":
     """The weakest NVIDIA device of the run, if its compute capability is lower.
 
-    Where the hardware mixes models and nothing says which of them are used, only if all are lower.
+    If the hardware mixes models and nothing selects some of them, only if all of them are lower.
     """
     weakest = run.environment.weakest
     if weakest is None or weakest.compute_capability is None:
@@ -97,7 +97,7 @@ def below(run: LintContext, major: int, minor: int = 0) -> "Device | None":
 
 
 def with_capability(device: "Device") -> str:
-    """A device with what is compiled for it: `Tesla V100 (compute capability 7.0)`, `(gfx942)`."""
+    """A device with its compilation target: `Tesla V100 (compute capability 7.0)`, `(gfx942)`."""
     major, minor = device.compute_capability or (0, 0)
     return f"{device.title} ({device.gfx or f'compute capability {major}.{minor}'})"
 
@@ -113,15 +113,15 @@ _FP8: Final = re.compile(
     r"|^(?:qwen|zai-org)/.*-fp8$",
     re.IGNORECASE,
 )
-"""Models whose makers publish FP8 alone (deepseek-ai/DeepSeek-V3 and -R1, MiniMaxAI/MiniMax-M2:
-`quantization_config` of their config.json), and makers whose names say it (Qwen/Qwen3-8B-FP8)."""
+"""Models published only in FP8 (deepseek-ai/DeepSeek-V3 and -R1, MiniMaxAI/MiniMax-M2:
+`quantization_config` of their config.json), and publishers that name it (Qwen/Qwen3-8B-FP8)."""
 _NO_CHANGE: Final = (None, "no_change")
 _BLOCKS: Final = (
     *("quantization_config", "bnb_config", "model_init_kwargs.quantization_config"),
     "model_kwargs.quantization_config",
 )
-"""Where a file holds what `from_pretrained` is given as its quantization_config: transformers
-4.40.2 to 5.23.0 quantizers/auto.py `AutoQuantizationConfig.from_dict`."""
+"""Keys that hold the quantization_config for `from_pretrained`: transformers 4.40.2 to 5.23.0
+quantizers/auto.py `AutoQuantizationConfig.from_dict`."""
 BLOCKS: Final = keys("model|trainer", *_BLOCKS)
 QUANTISED: Final = (
     *keys("model|trainer|axolotl", "load_in_4bit", "load_in_8bit"),
@@ -134,19 +134,20 @@ NAMED: Final = (
     *("simpletuner:*", "glm4:script"),
 )
 SHARDED: Final = (*keys("trainer|axolotl", "fsdp", "fsdp_config"), "accelerate:distributed_type")
-"""What rules read that ask for a quantised base, for the name of a base, and for FSDP."""
+"""The `reads` of rules about FSDP; QUANTISED and NAMED: about a quantised base, and a base's
+name."""
 
 
 class Base(Struct, frozen=True):
-    """A base that a file asks to be quantised."""
+    """A base that a file requests to be quantised."""
 
     form: str
-    """In words: `nf4`, `int8`, `fp8-quanto`."""
+    """The quantisation's name: `nf4`, `int8`, `fp8-quanto`."""
     place: Place
 
     @property
     def document(self) -> Document:
-        """The file that asks for it."""
+        """The file that requests the quantisation."""
         return self.place.document
 
 
@@ -164,7 +165,7 @@ def quantised(run: LintContext) -> Base | None:
 
 
 def blocks(run: LintContext) -> Iterator[Place]:
-    """The blocks that hold the fields of one of transformers' quantisation configurations."""
+    """The places of blocks with the fields of a quantisation configuration of transformers."""
     for document in run.of(*LOADERS):
         for key in _BLOCKS if not document.is_view else ():
             at = document.get(key)
@@ -173,7 +174,7 @@ def blocks(run: LintContext) -> Iterator[Place]:
 
 
 def _of_block(block: Place) -> Base | None:
-    """What bitsandbytes is asked for in a block: its two switches go before `quant_method`."""
+    """The bitsandbytes base that a block requests; its two switches win over `quant_method`."""
     four, eight = (block.document.get(f"{block.path}.load_in_{bits}bit") for bits in (4, 8))
     if four is not None and four.value is True:
         return Base(str(block.value.get("bnb_4bit_quant_type", "fp4")), four)
@@ -181,7 +182,7 @@ def _of_block(block: Place) -> Base | None:
 
 
 def storage_of(run: LintContext, base: Base) -> str:
-    """The dtype that 4-bit weights are held in: `uint8`, `bf16`, `fp16`, `fp32`."""
+    """The storage dtype of 4-bit weights: `uint8`, `bf16`, `fp16`, `fp32`."""
     block, _, _ = base.place.path.rpartition(".")
     if block in _BLOCKS:
         word = base.document.value(f"{block}.{_STORAGE}")
@@ -191,7 +192,7 @@ def storage_of(run: LintContext, base: Base) -> str:
 
 
 def storage_label(place: Place) -> tuple[Label, ...]:
-    """Where 4 bits are asked for, what they are held in, if the file says it."""
+    """The label of the storage dtype if 4 bits are requested and the file sets that dtype."""
     block, _, key = place.path.rpartition(".")
     said = place.document.get(f"{block}.{_STORAGE}" if block else _STORAGE)
     is_there = key == "load_in_4bit" and said is not None
@@ -199,7 +200,7 @@ def storage_label(place: Place) -> tuple[Label, ...]:
 
 
 def dtype_beside(base: Base) -> tuple[str, Place] | None:
-    """The dtype that the file of a base gives its other weights, where it is a dtype's name."""
+    """The dtype that the file of a base sets for its other weights, if it is a known dtype."""
     said = (base.document.get(key) for key in ("torch_dtype", "dtype"))
     place = next((each for each in said if each is not None), None)
     short = _SHORT.get(str(place.value).removeprefix("torch.")) if place is not None else None
@@ -207,7 +208,7 @@ def dtype_beside(base: Base) -> tuple[str, Place] | None:
 
 
 def _of_simpletuner(run: LintContext) -> Place | None:
-    """Where SimpleTuner's base is quantised, in a file or as a variable."""
+    """The place where SimpleTuner's base is quantised, in a file or by a variable."""
     for document in configs(run):
         at = said(document, "base_model_precision")
         if at is not None and isinstance(at.value, str) and at.value not in _NO_CHANGE:
@@ -216,7 +217,7 @@ def _of_simpletuner(run: LintContext) -> Place | None:
 
 
 def stored_form(run: LintContext) -> tuple[str, Place] | None:
-    """The quantisation that the name of the base says it is stored in, and that name's place."""
+    """The stored quantisation that the base's name contains, and the place of the name."""
     place = run.place(run.observed("model.path"))
     if place is None or not isinstance(place.value, str):
         return None
@@ -236,12 +237,12 @@ def published(run: LintContext) -> tuple[Published, Place] | None:
 
 
 _LEAST: Final = {"fp8": (8, 9), "mxfp4": (7, 5)}
-"""The compute capability from which devices keep a form: transformers 5.0 to 5.23
+"""The lowest compute capability on which a form is kept: transformers 5.0 to 5.23
 quantizers/quantizer_finegrained_fp8.py and quantizer_mxfp4.py, `validate_environment`."""
 
 
 def kept(run: LintContext) -> tuple[Published, Place] | None:
-    """A published form that stays after loading, on these devices and by these files."""
+    """The published form that remains after loading, on these devices and with these files."""
     found, device = published(run), run.environment.weakest
     capability = device.compute_capability if device is not None else None
     if found is None or capability is None or capability < _LEAST[found[0]]:
@@ -251,7 +252,7 @@ def kept(run: LintContext) -> tuple[Published, Place] | None:
 
 
 def refused_by_llamafactory(run: LintContext) -> tuple[str, Place, Severity | None] | None:
-    """A base that LLaMA-Factory takes in no shards: its form, its name, how sure that is.
+    """A base that LLaMA-Factory refuses to shard: its form, its name's place, and the severity.
 
     llamafactory 0.9.1 and 0.9.3 model/model_utils/quantization.py `configure_quantization` refuse
     all; 0.9.5 expands FP8 and MXFP4.
@@ -268,7 +269,7 @@ def refused_by_llamafactory(run: LintContext) -> tuple[str, Place, Severity | No
 
 
 def severity_of(run: LintContext, place: Place) -> Severity | None:
-    """A warning at the name of a base that only some releases refuse in shards."""
+    """The lower severity at the name of a base that only some releases refuse to shard."""
     found = refused_by_llamafactory(run)
     return found[2] if found is not None and found[1] == place else None
 
@@ -286,7 +287,7 @@ def by_another_library(run: LintContext) -> tuple[str, Place, str] | None:
 
 
 def sharded_by_fsdp(run: LintContext) -> Place | None:
-    """Where FSDP is turned on, whoever says it."""
+    """The place where FSDP is turned on, in any file."""
     for each in run.each("accelerate", "distributed_type"):
         if each.value == "FSDP":
             return each

@@ -1,4 +1,4 @@
-"""What a run asks of FSDP, of ZeRO and of the widths in accelerate's file."""
+"""What a run requests of FSDP, ZeRO and the parallel widths in accelerate's file."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
@@ -14,7 +14,7 @@ from tunec.compiler.lints.rule import Finding, keys
 
 
 def count(document: Document, key: str) -> tuple[int, Place] | None:
-    """A whole number of at least 1 that the file says, and its place."""
+    """A whole number of at least 1 that the file sets, and its place."""
     place = document.get(key)
     if place is None or not isinstance(place.value, int) or isinstance(place.value, bool):
         return None
@@ -22,7 +22,7 @@ def count(document: Document, key: str) -> tuple[int, Place] | None:
 
 
 def engine(document: Document) -> Place | None:
-    """The place of the engine that the file starts, where that is a word."""
+    """The place of the engine that the file starts, if its value is text."""
     place = document.get("distributed_type")
     return place if place is not None and isinstance(place.value, str) else None
 
@@ -32,7 +32,7 @@ SECTION: Final = "parallelism_config.parallelism_config_"
 
 
 def shared_sequences(run: LintContext) -> Iterator[Place]:
-    """Each width of more than one rank that DeepSpeed is to share sequences over."""
+    """Each sequence-parallel width above 1 in accelerate's file."""
     for place in run.each("accelerate", f"{SECTION}sp_size"):
         ways = place.value
         if is_whole(ways) and ways > 1:
@@ -43,17 +43,17 @@ _PREFIX: Final = "fsdp_"
 _BESIDE: Final = ("min_num_params", "transformer_layer_cls_to_wrap")
 _OFF: Final = (None, False, "", "none", "false")
 TRUTHS: Final = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
-"""accelerate 0.30.1 to 1.15.0 utils/environment.py `str_to_bool`, of small letters."""
+"""accelerate 0.30.1 to 1.15.0 utils/environment.py `str_to_bool`, in lower case."""
 
 TURNS_ON: Final = (
     *("accelerate:distributed_type", "launch:flags.use_fsdp", "trainer:fsdp"),
     *keys("axolotl", "fsdp", "fsdp_config"),
 )
-"""Keys of which one is written wherever `asked` finds anything."""
+"""Keys of which at least one is written whenever `asked` finds anything."""
 
 
 def fsdp_keys(*names: str) -> tuple[str, ...]:
-    """Options of FSDP wherever they can be told, as a rule names what it reads."""
+    """The `reads` of a rule about options of FSDP, wherever they can be set."""
     options = tuple(prefix + name for name in names for prefix in ("", _PREFIX))
     return (
         *keys("accelerate|trainer|axolotl", *(f"fsdp_config.{each}" for each in options)),
@@ -63,19 +63,19 @@ def fsdp_keys(*names: str) -> tuple[str, ...]:
 
 
 class Asked(Struct, frozen=True):
-    """One file's words about FSDP."""
+    """The FSDP settings of one file."""
 
     who: Literal["accelerate", "trainer", "axolotl"]
     document: Document
     on: Place
     """The key that turns FSDP on."""
     keys: Mapping[str, Place]
-    """Its fsdp_config, without the prefix `fsdp_`."""
+    """The options in fsdp_config, without the prefix `fsdp_`."""
     version: int | None
-    """1 or 2; None: it depends on a release that nobody named."""
+    """1 or 2; None: it depends on the release, which is not given."""
 
     def get(self, *names: str) -> Place | None:
-        """The first of these keys that the file says."""
+        """The first of these keys that the file sets."""
         return next((self.keys[name] for name in names if name in self.keys), None)
 
 
@@ -91,7 +91,7 @@ def asked(run: LintContext) -> Iterator[Asked]:
 
 
 def words(place: Place) -> tuple[str, ...]:
-    """The options of the trainer's `fsdp`: `full_shard auto_wrap`, or a list of them."""
+    """The options in the trainer's `fsdp`: `full_shard auto_wrap`, or a list of them."""
     value = place.value
     if isinstance(value, str):
         return tuple(value.split())
@@ -100,7 +100,7 @@ def words(place: Place) -> tuple[str, ...]:
 
 
 def offloaded(each: Asked) -> Place | None:
-    """The key that lays FSDP's shards in the host's memory."""
+    """The key that offloads FSDP's shards to host memory."""
     away = each.get("offload_params", "cpu_offload")
     if is_true(away):
         return away
@@ -108,12 +108,12 @@ def offloaded(each: Asked) -> Place | None:
 
 
 def is_true(place: Place | None) -> bool:
-    """Whether a key says yes, as a truth value or as a word."""
+    """Whether a key is true, as a boolean or as text."""
     return place is not None and str(place.value).lower() in ("true", "1", "yes")
 
 
 def is_false(place: Place | None) -> bool:
-    """Whether a key says no, as a truth value or as a word."""
+    """Whether a key is false, as a boolean or as text."""
     return place is not None and str(place.value).lower() in ("false", "0", "no")
 
 
@@ -184,22 +184,22 @@ def _number(place: Place | None) -> int | None:
 
 
 def zero_keys(*names: str) -> tuple[str, ...]:
-    """Keys below zero_optimization, as a rule names what it reads."""
+    """The `reads` of a rule about keys below zero_optimization."""
     return keys("deepspeed", *(f"zero_optimization.{name}" for name in names))
 
 
 STAGE: Final = zero_keys("stage")
 OFFLOADS_OPTIMIZER: Final = zero_keys("offload_optimizer.device", "cpu_offload")
-"""What offloads the optimizer, the second by its older name."""
+"""The keys that offload the optimizer; the second is the older name."""
 
 
 def stage_of(run: LintContext) -> Effective:
-    """The ZeRO stage of the run, as it will be."""
+    """The ZeRO stage that the run will use."""
     return run.effective("deepspeed", "zero_optimization.stage")
 
 
 def said_in(run: LintContext, keys: Iterable[str]) -> Iterator[Place]:
-    """Keys below zero_optimization that a document says, in the order of the keys."""
+    """The places of keys below zero_optimization in documents, in the order of the keys."""
     for key in keys:
         yield from run.each("deepspeed", f"zero_optimization.{key}")
 
@@ -209,14 +209,15 @@ _ALSO: Final = (
     "zero_optimization.gather_16bit_weights_on_model_save",
     "zero_optimization.stage3_gather_fp16_weights_on_model_save",
 )
-"""Other spellings of `_GATHER`: the field's own name, which pydantic takes too, and its old one."""
+"""Other spellings of `_GATHER`: the field's own name, which pydantic also accepts, and its old
+one."""
 _SAVES: Final = ("save_strategy", "save_steps", "save_total_limit", "load_best_model_at_end")
 
 
 def ungathered(run: LintContext, message: str, label: str, note: str) -> Finding | None:
-    """A finding where a trainer saves at stage 3 and leaves the shards apart.
+    """A finding if a trainer saves at stage 3 and does not gather the shards.
 
-    Silent where nobody saves, and where the key stands under another of its names.
+    No finding if nothing is saved, or if the key is set under another of its names.
     """
     stage, gather = stage_of(run), run.effective("deepspeed", _GATHER)
     if stage.value != 3 or stage.place is None or gather.value is not False:
