@@ -1,4 +1,4 @@
-"""Every rule by name: a folder's modules are imported when one of its rules is first asked for."""
+"""Every rule by name; a folder's modules are imported when one of its rules is first needed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
@@ -11,7 +11,7 @@ from tunec.schemas.caches import cached
 _ROOT: Final = Path(__file__).parents[2]
 _PACKAGE: Final = __package__.partition(".")[0]
 FOLDERS: Final = ("compiler/lints/checks/*", "targets/*/rules")
-"""Rules that speak of several programs, by subject; and those of one target, in its own folder."""
+"""Folders of rules about several programs, by subject, and of rules about one target."""
 
 _READERS: Final[Mapping[str, frozenset[str]]] = {
     "ai_toolkit": frozenset({"ai-toolkit"}),
@@ -28,24 +28,24 @@ _READERS: Final[Mapping[str, frozenset[str]]] = {
     "simpletuner": frozenset({"diffusers", "lycoris", "simpletuner", "simpletuner-data"}),
     "visualglm": frozenset({"sat"}),
 }
-"""Subjects that speak only of runs with a document of one of these kinds."""
+"""Subjects that only concern runs with a document of one of these kinds."""
 _DEEPSPEED_ALONE: Final = frozenset({"deepspeed"})
 _OF_TRAINERS: Final = frozenset(
     {"accelerate", "adapter", "fsdp", "huggingface", "launch", "quantization", "trl", "vision"}
 )
-"""Subjects that have nothing to say of a file that DeepSpeed reads alone."""
+"""Subjects that do not concern a file that DeepSpeed reads alone."""
 
 
 @cached()
 def _pages() -> Mapping[str, Path]:
-    """The page of each rule: a rule is what has a page, `<name>.md` beside its module."""
+    """The page of each rule, `<name>.md` beside its module: every rule has one."""
     found = (page for folder in FOLDERS for page in _ROOT.glob(f"{folder}/*.md"))
     return {page.stem: page for page in sorted(found, key=lambda each: each.stem)}
 
 
 @cached()
 def _folders() -> Mapping[str, Path]:
-    """The folder of each subject, by the name of the subject or of the target."""
+    """The folder of each subject, by the name of the subject or the target."""
     return {_subject_of(folder): folder for folder in {page.parent for page in _pages().values()}}
 
 
@@ -65,12 +65,12 @@ def rules_of(subject: str) -> Mapping[str, Rule]:
 
 
 def rule_names() -> tuple[str, ...]:
-    """Names of all rules, sorted."""
+    """The names of all rules, sorted."""
     return tuple(_pages())
 
 
 def is_rule(name: str) -> bool:
-    """Whether there is a rule of that name."""
+    """Whether a rule has the given name."""
     return name in _pages()
 
 
@@ -81,14 +81,14 @@ def rule(name: str) -> Rule:
 
 @cached()
 def rules() -> tuple[Rule, ...]:
-    """Every rule, in the order of names."""
+    """Every rule, sorted by name."""
     return tuple(map(rule, rule_names()))
 
 
 def rules_for(kinds: frozenset[str], written: Iterable[str]) -> tuple[Rule, ...]:
-    """The rules that may concern documents of these kinds, in the order of names.
+    """The rules that may concern documents of some kinds, sorted by name.
 
-    `written` holds their keys, as `LintContext.keys` gives them.
+    `written` contains the documents' keys, as in `LintContext.keys`.
     """
     readers = _readers(kinds)
     asked = {name: rule for key in (*ALWAYS, *written) for name, rule in readers.get(key, ())}
@@ -103,7 +103,7 @@ def rules_of_kinds(kinds: frozenset[str]) -> Iterator[Rule]:
 
 @cached()
 def _readers(kinds: frozenset[str]) -> Mapping[str, tuple[tuple[str, Rule], ...]]:
-    """Those rules, with their names, by each key that they read."""
+    """The rules for some kinds, with their names, by each key that they read."""
     found = dict[str, dict[str, Rule]]()
     for rule in rules_of_kinds(kinds):
         for key in rule.reads:
@@ -118,12 +118,12 @@ def _speaks(subject: str, kinds: frozenset[str]) -> bool:
 
 
 def subject(name: str) -> str:
-    """The subject of a rule, or the target whose rule it is."""
+    """The subject of a rule, or its target."""
     return _subject_of(_pages()[name].parent)
 
 
 def rule_page_path(name: str) -> str:
-    """The page of a rule, as it lies in the repository."""
+    """The path of a rule's page, relative to the root."""
     return _pages()[name].relative_to(_ROOT).as_posix()
 
 
@@ -133,5 +133,5 @@ def rule_page(name: str) -> str:
 
 
 def rule_title(name: str) -> str:
-    """What a rule says in a few words: the heading of its page, without the name."""
+    """A rule's title: the heading of its page, without the name."""
     return rule_page(name).partition("\n")[0].removeprefix(f"# {name}: ")

@@ -1,10 +1,10 @@
-"""Rules that are rows: what is written, what holds beside it, and the sentence that says so.
+"""Rules made of rows: conditions on what is written, and the texts of the finding.
 
-Most faults have one of few shapes: a value that is refused, a key that is ignored under a
+Most faults have one of a few shapes: a value that is refused, a key that is ignored under a
 condition, two keys that exclude each other, one that needs another. Each is a row of conditions
-(`tunec.compiler.lints.conditions`) with its texts. In these, `{0.key}` is the last part of the key
-that the row is about, `{0.path}` the whole and `{0.value}` its value; 1 and up are those that hold
-beside it, in the order of the row.
+(`tunec.compiler.lints.conditions`) with its texts. In the texts, `{0.key}` is the last part of the
+key that the row is about, `{0.path}` the whole path and `{0.value}` its value; numbers from 1 are
+the other conditions that hold, in the order of the row.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,24 +23,24 @@ from tunec.compiler.lints.rule import Consequence, Finding, Rule, rule
 from tunec.schemas.frozen import replace
 
 SLOT: Final = "slot"
-"""The kind of a condition on what a run comes to, as in `slot:parallel.world>1`."""
+"""The kind of a condition on a slot of the run, as in `slot:parallel.world>1`."""
 
 
 class Mend(Struct, frozen=True):
-    """The edit that mends a finding: exactly one of the three."""
+    """The edit that fixes a finding: exactly one of `remove`, `write` and `rename`."""
 
     applicability: Applicability
     remove: bool = False
-    """Take the key and its value out."""
+    """Remove the key and its value."""
     write: Any = None
-    """Write this value in place of the one that stands there."""
+    """Replace the value with this one."""
     rename: str = ""
-    """Give the key this name."""
+    """Rename the key to this name."""
     at: int = 0
-    """Which of the row's places is edited."""
+    """The index of the row's place that is edited."""
 
     def fix(self, places: Sequence["_Met"]) -> Fix | None:
-        """The edit; None where the place to mend stands in no file."""
+        """The fix; None if the place to edit is in no file."""
         place = places[self.at].place
         if place is None:
             return None
@@ -51,57 +51,58 @@ class Mend(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """One occurrence of what a rule is about."""
+    """One row of a rule: a fault's conditions, and the texts of its finding."""
 
     when: str
-    """What is written, with its kind: `trainer:save_total_limit<=0`. Its first key is where people
-    look first; every place where it holds is a finding."""
+    """The condition on a written key, with its kind: `trainer:save_total_limit<=0`. Its first key
+    has the primary label; every place where the condition holds is a finding."""
     message: str
     label: str = ""
     why: str | tuple[str, ...] = ()
-    """What really happens."""
+    """What actually happens."""
     help: str | None = None
     mend: Mend | None = None
     beside: tuple[str, ...] = ()
-    """What else is written: in the same document, or in the first of another kind that is named."""
+    """Further conditions on written keys: in the same document, or in the first document of a named
+    kind."""
     effective: tuple[str, ...] = ()
-    """What else holds once defaults are filled in, each with its kind, or of a `slot`."""
+    """Conditions on values after defaults are filled in, each with its kind, or on a `slot`."""
     beside_label: str = ""
-    """The label at what holds beside, where it is written."""
+    """The label at the written keys of the further conditions."""
     since: str = ""
-    """The releases that do so (`axolotl>=0.19`); empty where every one does. Where nobody names
-    the release, the finding is a warning that says since when."""
+    """The releases with the fault (`axolotl>=0.19`); empty: every release. If the release is not
+    given, the finding is a warning that names these releases."""
     by_effective: bool = False
-    """Whether `when` is asked of what its key comes to, where a document says it: `auto` is filled
-    in then, and an older name of the key counts."""
+    """Whether `when` tests the effective value of a key that a document sets: `auto` is filled in,
+    and an older name of the key counts."""
     at_key: bool = False
-    """Whether the label stands at the key, and not at its value."""
+    """Whether the label is at the key instead of its value."""
     files_only: bool = False
-    """Whether keys that another reader hands on, as Axolotl its trainer's, are left out."""
+    """Whether views are excluded, such as the trainer's keys in an Axolotl file."""
     consequence: Consequence | None = None
-    """Where it differs from the rule's own."""
+    """The consequence, if it differs from the rule's."""
     severity: Severity | None = None
 
 
 class Form(Struct, frozen=True):
-    """Rows that say one sentence of two keys; called, it is the row of two conditions."""
+    """A common sentence about two keys; a call returns the row of two conditions."""
 
     kind: str
     message: str
     label: str = "refused"
     lacks: bool = False
-    """Whether the second condition is what does not hold beside the first."""
+    """Whether the second condition must be absent."""
     at_key: bool = False
 
     def __call__(self, when: str, other: str, why: str, help: str, **more: Any) -> Row:
-        """The row; `more` are further fields of it."""
+        """The row; `more` sets further fields of the row."""
         beside = f"no {other}" if self.lacks else other
         row = Row(f"{self.kind}:{when}", self.message, self.label, why, help, beside=(beside,))
         return replace(row, at_key=self.at_key, **more)
 
 
 class _Met(Struct, frozen=True):
-    """A condition that holds, as texts show it."""
+    """A condition that holds, with the attributes that texts use."""
 
     path: str
     raw: Any
@@ -115,7 +116,7 @@ class _Met(Struct, frozen=True):
 
     @property
     def value(self) -> str:
-        """The value as it is written in a file."""
+        """The value as text; booleans are in lower case."""
         return str(self.raw).lower() if isinstance(self.raw, bool) else str(self.raw)
 
 
@@ -127,14 +128,14 @@ def rows(
     consumers: tuple[str, ...],
     rows: tuple[Row, ...],
 ) -> Rule:
-    """A rule that is rows; the other arguments are the fields of `Rule`."""
+    """Make a rule of rows; the other arguments are the fields of `Rule`."""
     reads = reads_of(rows)
     made = rule(name, severity, consequence, consumers=consumers, reads=reads)
     return made(partial(found, rows))
 
 
 def reads_of(rows: Sequence[Row]) -> tuple[str, ...]:
-    """What rows read, for the `reads` of a rule that is partly code."""
+    """The keys that rows read, for the `reads` of a rule that is partly code."""
     return tuple(dict.fromkeys(key for row in rows for key in _reads(row)))
 
 
@@ -146,7 +147,7 @@ def _reads(row: Row) -> Iterator[str]:
 
 
 def found(rows: Sequence[Row], run: LintContext) -> Iterator[Finding]:
-    """What rows find in a run: a rule that is partly code asks its own rows so."""
+    """The findings of rows in a run; a rule that is partly code calls it for its rows."""
     return (each for row in rows if is_checked(run, row.since) for each in _found(row, run))
 
 
@@ -182,7 +183,7 @@ def _effective_places(part: Condition, run: LintContext) -> Iterator[Asked]:
 
 
 def _all(met: Iterable[_Met | None]) -> list[_Met] | None:
-    """Those that hold, or None from the first on that does not; `no key` holds without a place."""
+    """All conditions if every one holds, else None; `no key` holds without a place."""
     found = list[_Met]()
     for each in met:
         if each is None:

@@ -50,7 +50,7 @@ def device_name(device: "Device") -> str:
 
 
 def dtype_of(word: Any) -> str | None:
-    """`torch.float16`, `float16` and `half` as `fp16`; None for what is no dtype."""
+    """The short dtype: `torch.float16`, `float16` and `half` are `fp16`; None for other words."""
     return _WORDS.get(str(word).removeprefix("torch."))
 
 
@@ -152,7 +152,7 @@ class Base(Struct, frozen=True):
 
 
 def quantised(run: LintContext) -> Base | None:
-    """The quantised base, by slot, or by SimpleTuner's own words for what no slot holds."""
+    """The quantised base, from the slot, from SimpleTuner's own keys, or from a block."""
     found = run.observed("quantization.format")
     place = run.place(found)
     if found is not None and place is not None and found.value not in (None, "none"):
@@ -226,7 +226,7 @@ def stored_form(run: LintContext) -> tuple[str, Place] | None:
 
 
 def published(run: LintContext) -> tuple[Published, Place] | None:
-    """The form in which a base is published, where transformers can expand it, and its name."""
+    """The form in which a base is published, if transformers can expand it, and its place."""
     place = run.place(run.observed("model.path"))
     if place is None or not isinstance(place.value, str) or stored_form(run) is not None:
         return None
@@ -275,7 +275,7 @@ def severity_of(run: LintContext, place: Place) -> Severity | None:
 
 
 def by_another_library(run: LintContext) -> tuple[str, Place, str] | None:
-    """What HQQ or EETQ quantises for LLaMA-Factory, which never shards it: what, where, why."""
+    """A base that HQQ or EETQ quantises for LLaMA-Factory, which never shards it."""
     for document in run.of("llamafactory"):
         method, bits = document.get("quantization_method"), document.get("quantization_bit")
         is_on = bits is not None and bits.value and not document.is_view
@@ -300,7 +300,7 @@ def sharded_by_fsdp(run: LintContext) -> Place | None:
 
 
 def processes(run: LintContext) -> int | None:
-    """How many processes a launcher or --world-size says there are; hardware alone does not."""
+    """The number of processes from a launcher or --world-size, but not from the hardware."""
     world = run.world
     if world is None or world.rank == Rank.CATALOGUE or not isinstance(world.value, int):
         return None

@@ -126,7 +126,7 @@ def _accelerate(document: Document) -> Asked | None:
 
 
 def _flags(document: Document) -> Asked | None:
-    """`accelerate launch --use_fsdp`, whose flags are called as the keys of its file."""
+    """The settings of `accelerate launch --use_fsdp`, whose flags are named as the file's keys."""
     on = document.get("flags.use_fsdp")
     if document.kind != "launch" or document.value("launcher") != "accelerate" or on is None:
         return None
