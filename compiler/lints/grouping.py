@@ -57,7 +57,7 @@ class Part(Struct, frozen=True, eq=False, dict=True):
     files: frozenset[Path]
     """The paths of all files that were read for this part."""
     names: frozenset[str]
-    """The same files, by the names that spans use."""
+    """The files' names as spans use them."""
     declines: bool
     """Whether the file has the key that names a DeepSpeed file, with an empty value."""
     is_read: bool

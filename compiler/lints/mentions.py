@@ -34,16 +34,16 @@ _TAKES: Final[Mapping[str, re.Pattern[str]]] = {
     ),
     "accelerate": re.compile(r"accelerate launch|accelerate\.commands|\bAccelerator\("),
 }
-"""How a program takes a file for an engine that it does not name."""
+"""How a program accepts an engine's file without naming it."""
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "deepspeed": ("deepspeed",),
     "accelerate": ("accelerate", "torchrun", "deepspeed "),
 }
 _FORMATS: Final = ("json", "yaml")
 _GOES_ON: Final = frozenset({"silent", "slow", "save", "out-of-memory", "unclear"})
-"""What happens to a run that is not refused."""
+"""Consequences of a run that is not rejected."""
 _BUILT: Final = r"[{$%*]"
-"""What follows the beginning of a name that a program puts together."""
+"""What follows the beginning of a file name that a program composes."""
 _LEAST_BEGUN: Final = 4
 
 UNNAMED: Final = "nothing in this repository names the file: no run of it is known"
@@ -52,7 +52,7 @@ OF_TESTS: Final = "the file is one of tests: it is there for them, and no run of
 
 
 class Mentions(Struct, frozen=True, dict=True):
-    """The texts of a repository by path; they are read when somebody asks."""
+    """The texts of a repository by path, read when they are first needed."""
 
     roots: tuple[Path, ...] = ()
 
@@ -71,12 +71,12 @@ class Mentions(Struct, frozen=True, dict=True):
         yield from (pattern.search(text) is not None for path, text in self._texts if path != own)
 
     def names_in_remarks(self, file: str) -> bool:
-        """Whether a file that nothing names stands in a remark: it was taken out of use."""
+        """Whether a file is named only in comments, as one that was taken out of use."""
         name = re.compile(rf"(?<![\w-]){re.escape(PurePosixPath(file).name)}(?!\w)")
         return not self.names(file) and any(name.search(each) for each in self._remarks)
 
     def leaves_to_nobody(self, kind: str) -> bool:
-        """Whether programs speak of an engine, or of others instead, and none takes its file."""
+        """Whether programs mention an engine, or related ones, and none accepts a file for it."""
         programs = (text for path, text in self._texts if path.endswith(_PROGRAMS))
         mine = [text for text in programs if any(word in text for word in _WORDS[kind])]
         return bool(mine) and not any(_TAKES[kind].search(text) for text in mine)
@@ -102,10 +102,10 @@ class Mentions(Struct, frozen=True, dict=True):
 def unless_unnamed(
     found: Iterable[Diagnostic], runs: Sequence[LintContext], files: Set[str], mentions: Mentions
 ) -> Iterator[Diagnostic]:
-    """What is found, with a note of what stands in a file of which no run is known.
+    """The findings; those in a file of which no run is known become notes.
 
-    A refusal meets whoever takes the file, so that it is reported where somebody may. `files`:
-    those that were found below a folder, and not named by whoever asks.
+    An error affects whoever uses the file, so it is reported if anybody may. `files`: those that
+    were found below a folder, and not named by the user.
     """
     every = tuple(found)
     told = {each for one in every if one.severity != "note" for each in _files(one)}
@@ -148,7 +148,7 @@ def _files(found: Diagnostic) -> tuple[str, ...]:
 
 
 def _of_tests(files: Set[str], told: Set[str]) -> dict[str, str]:
-    """Files of tests among others: where all are of tests, they are what is asked about."""
+    """The files of tests; none if all files are of tests, as these are then meant."""
     from tunec.compiler.lints.python_files import is_of_tests
 
     tested = {each for each in files if is_of_tests(each)}
@@ -156,7 +156,7 @@ def _of_tests(files: Set[str], told: Set[str]) -> dict[str, str]:
 
 
 def _engine_files(runs: Iterable[LintContext], files: Set[str]) -> dict[str, Set[str]]:
-    """The files for each engine among those that were found."""
+    """The files for each engine among the found files."""
     every = [each for run in runs for each in run.of(*_TAKES)]
     mine = [e for e in every if e.format in _FORMATS and not e.is_view and e.name in files]
     return {kind: {each.name for each in mine if each.kind == kind} for kind in _TAKES}

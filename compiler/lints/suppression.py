@@ -24,11 +24,11 @@ Key = tuple[str, str, str, str]
 
 
 class NotABaseline(ValueError):
-    """The text is no baseline file; the message says why."""
+    """The text is not a baseline file; the message gives the reason."""
 
 
 def write_baseline(diagnostics: Iterable[Diagnostic]) -> str:
-    """The file that accepts these findings, and no others like them. Hard errors stay out."""
+    """The text of a file that accepts exactly these findings. Hard errors are left out."""
     counted = Counter(key_of(each) for each in diagnostics if not is_code(each.id))
     names = ("name", "file", "path", "message")
     entries = [
@@ -40,7 +40,7 @@ def write_baseline(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def read_baseline(text: str) -> "Counter[Key]":
-    """How often each finding is accepted; raise NotABaseline."""
+    """The number of times each finding is accepted; raise NotABaseline."""
     try:
         data = json.loads(text)
         if data["baseline"] != _VERSION:
@@ -58,7 +58,7 @@ def read_baseline(text: str) -> "Counter[Key]":
 
 
 def without(diagnostics: Iterable[Diagnostic], baseline: "Counter[Key]") -> tuple[Diagnostic, ...]:
-    """The findings that the baseline does not hold; of equal ones, those beyond its count."""
+    """The findings that are not in the baseline; of equal findings, those beyond its count."""
     left = baseline.copy()
     kept = []
     for each in diagnostics:
@@ -71,7 +71,7 @@ def without(diagnostics: Iterable[Diagnostic], baseline: "Counter[Key]") -> tupl
 
 
 def key_of(diagnostic: Diagnostic) -> Key:
-    """What makes a finding the same one after lines have moved."""
+    """The parts of a finding that identify it after lines have moved."""
     first = diagnostic.primary
     file = first.span.file if first and first.span else ""
     return (diagnostic.id, file, first.path if first else "", diagnostic.message)
@@ -79,13 +79,13 @@ def key_of(diagnostic: Diagnostic) -> Key:
 
 _LIKE: Final = 0.8
 _MOST_COMPARED: Final = 100
-"""Unknown names for which a known one is looked for: more are no misspelt ones."""
+"""The number of unknown names that are compared with known ones; more are no misspellings."""
 
 
 def unknown_allowances(names: Iterable[str]) -> Iterator[Diagnostic]:
-    """A warning for each name that nearly is a known one; a note for others.
+    """A warning for each name that resembles a known one, and a note for each other unknown name.
 
-    A policy has rules with names of its own, which are not known here.
+    Rules of a policy have names that are not known here.
     """
     names = tuple(names)
     known = frozenset((*known_names(), *rule_names())) if names else frozenset()
@@ -112,9 +112,9 @@ _TOGETHER: Final = "no file says that these are one run: name them together if t
 def unless_guessed(
     found: Iterable[Diagnostic], alone: Iterable[Sequence[Diagnostic]]
 ) -> tuple[Diagnostic, ...]:
-    """What is found in files together, with a note of what none of them shows by itself.
+    """The findings; those that no file shows by itself become notes.
 
-    The files were put together since they lie near each other, and no script starts one with the
+    The files were combined because they are near each other, and no script starts one with the
     other: what follows from two of them is only possible.
     """
     shown = {_place(each) for every in alone for each in every}
@@ -130,9 +130,9 @@ _FORMATS: Final = ("yaml", "json", "toml")
 
 
 def unless_own(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagnostic]:
-    """What is found, with a note of what stands in a file that the repository's own scripts read.
+    """The findings; those in a file that the repository's own scripts read become notes.
 
-    It has the keys of a program that is known, and another reader.
+    Such a file has the keys of a known program, but another reader.
     """
     of_trainers = [each for each in run.documents if each.kind in _KINDS]
     by_name = {each.name: each for each in reversed(of_trainers)}
@@ -172,7 +172,7 @@ _SET_LATER: Final = "a script of this repository sets it itself after it has rea
 
 
 def _is_set(found: Diagnostic, document: Document | None, run: LintContext) -> bool:
-    """Whether a script has the last word about the key of a document that a finding stands at."""
+    """Whether a script sets the key of a finding after the document was read."""
     label = found.primary
     if label is None or document is None or _is_axolotls_own(document, run):
         return False
@@ -183,7 +183,7 @@ _OWN_FIELD: Final = (
     "a class of this repository has the field, and its trainer may read it otherwise"
 )
 _OF_FIELDS: Final = ("trl-", "generation")
-"""How the rules begin that are about what TRL's trainers do with their fields."""
+"""Name prefixes of the rules about what TRL's trainers do with their fields."""
 
 
 def _is_own_field(found: Diagnostic, document: Document | None, run: LintContext) -> bool:
