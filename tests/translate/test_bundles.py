@@ -79,7 +79,7 @@ def test_a_folder_that_is_no_bundle_is_refused(tunec, tmp_path):
 def test_captions_stay_where_a_file_of_simpletuner_has_them(tunec, tmp_path, said):
     """SimpleTuner's default is the image's name; tunec itself writes that captions are in texts."""
     spec = (
-        "{tunec: 1, model: sdxl-base-1.0, method: lora, data: {train: images, samples: 9, resolution: 512}"
+        "{tunec: 1, model: sdxl, method: lora, data: {train: images, samples: 9, resolution: 512}"
     )
     (tmp_path / "s.yaml").write_text(f"{spec}, hardware: rtx-4090-x1, targets: [simpletuner]}}")
     assert tunec("compile", "s.yaml", "-o", "old").code == 0
