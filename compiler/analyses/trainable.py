@@ -75,12 +75,31 @@ _RENAMED = {"model.language_model.": r"(model\.language_model|language_model\.mo
 
 @cached(512)
 def name_modules(architecture: Architecture, wanted: tuple[Module, ...]) -> str | tuple[str, ...]:
-    """Name modules as PEFT reads them: by suffix if that matches nothing else, else by a regex."""
+    """Name modules as PEFT reads them: by suffix if that matches nothing else, else by a regex.
+
+    PEFT matches modules that hold others, too, and refuses them: `Gemma4ClippableLinear` is called
+    `q_proj` in a tower (peft 0.21.2 tuners/lora/model.py `_create_new_module`).
+    """
     for parts in (1, 2, 3):
         suffixes = tuple(sorted({_suffix(module.path, parts) for module in wanted}))
+        names = tuple(f".{each}" for each in suffixes)
+        if any(path.endswith(names) for path in _holders(architecture)):
+            continue
         if set(matching(architecture, suffixes)) == set(wanted):
             return suffixes
     return _regex(wanted)
+
+
+@cached(512)
+def _holders(architecture: Architecture) -> frozenset[str]:
+    """Paths of the modules that hold others."""
+    paths = {module.path for module in architecture.modules}
+    above = {path.rpartition(".")[0] for path in paths if "." in path}
+    found = set(above)
+    while above:
+        above = {path.rpartition(".")[0] for path in above if "." in path} - found
+        found |= above
+    return frozenset(found)
 
 
 def _suffix(path: str, parts: int = 1) -> str:

@@ -28,11 +28,10 @@ def say_references(scribe: Scribe) -> int:
         scribe.report(
             "references-assumed",
             "note",
-            f"data.references is not given; memory and time are planned for {found.least} picture "
-            "a sample beside the one to be painted",
+            "data.references is not given; memory and time are planned for "
+            f"{found.least} reference image a sample",
             "data",
-            help="name the folder of the pictures that are edited: `references: [before]` under "
-            "`data`",
+            help="name the folder of the reference images: `references: [before]` under `data`",
         )
     return min(max(len(folders), found.least), found.most)
 

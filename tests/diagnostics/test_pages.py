@@ -25,7 +25,7 @@ TARGETS = (
         "unsloth",
         "verl",
     ),
-    *("slurm", "kubeflow", "skypilot"),
+    *("slurm", "nemo-automodel", "kubeflow", "skypilot"),
 )
 
 

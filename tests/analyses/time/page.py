@@ -266,21 +266,21 @@ def _share(error: float) -> float:
 
 
 _FIGURES: Final = """\
-\"\"\"How far the account is off on the published runs that judge it: written by its accuracy page.
+\"\"\"The account's error on the published runs that judge it; generated with its accuracy page.
 
-`tests/analyses/time/page.py` works it out, and `test_step_times.py` fails when it is stale.
+`tests/analyses/time/page.py` computes it, and `test_step_times.py` fails if it is stale.
 \"\"\"
 
 from typing import Final
 
 RUNS: Final = {runs}
-\"\"\"Of sources that nothing was fitted to.\"\"\"
+\"\"\"Number of runs, from sources to which nothing was fitted.\"\"\"
 HALF: Final = {half:.2f}
-\"\"\"Half of them take at most this share more or less.\"\"\"
+\"\"\"Half of the runs are within this share of the account, above or below.\"\"\"
 MOST: Final = {most:.2f}
-\"\"\"Nine in ten do.\"\"\"
+\"\"\"Nine in ten runs are within this share.\"\"\"
 LATE: Final = {late:.2f}
-\"\"\"One in ten takes longer than accounted by more than this.\"\"\"
+\"\"\"One in ten runs takes longer than accounted by more than this share.\"\"\"
 """
 
 
