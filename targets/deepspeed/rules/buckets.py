@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from fractions import Fraction
+from math import isfinite
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label, Severity, Term
@@ -29,7 +30,9 @@ def allgather_bucket_unusable(run: LintContext) -> Iterator[Finding]:
     if stage.value not in (1, 2):
         return
     for place in said_in(run, ("allgather_bucket_size",)):
-        if not is_number(place.value) or place.value <= 0 or place.value % 2 == 0:
+        if not is_number(place.value) or not isfinite(place.value):
+            continue
+        if place.value <= 0 or place.value % 2 == 0:
             continue
         yield Finding(
             f"allgather_bucket_size {place.value} is odd, and stage {stage.value} refuses it",
