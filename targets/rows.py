@@ -4,7 +4,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, derived, in_every_plan, on_deepspeed, same
+from tunec.compiler.target import (
+    ALWAYS,
+    Entry,
+    Json,
+    derived,
+    fixed,
+    in_every_plan,
+    on_deepspeed,
+    same,
+)
 from tunec.schemas.frozen import replace
 
 # ── what rows ask of a plan ──────────────────────────────────────────────────────────────────────
@@ -138,4 +147,14 @@ def length(key: str, absent: int, source: str, of_images: str) -> tuple[Entry, E
             of_images,
             when=has_images,
         ),
+    )
+
+
+def recomputes_each_layer_by_itself(source: str) -> tuple[Entry, ...]:
+    """The rows of a trainer that recomputes every layer on its own, without reentrant autograd."""
+    reentrant = "activation_checkpointing.reentrant"
+    return (
+        fixed(reentrant, value=False, source=source, when=recomputes_layers),
+        fixed("activation_checkpointing.segment", 1, f"{source}: a layer by itself"),
+        fixed("activation_checkpointing.gap", 0, f"{source}: every layer"),
     )

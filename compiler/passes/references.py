@@ -1,13 +1,14 @@
-"""Pictures that an edit model is given beside the one to be painted: how many, and their tokens."""
+"""The reference images of an edit model: where they lie, and how many a sample has."""
 
 from tunec.compiler.facts import Facts
 from tunec.compiler.passes.contract import Scribe, spec
 
 
 def say_references(scribe: Scribe) -> int:
-    """Say where they lie. Returns how many a sample has: one for each folder, or the fewest.
+    """Say where the reference images lie, and return how many a sample has.
 
-    Each is as large as the one to be painted, as trainers crop a reference by its picture
+    That is one for each folder, or the fewest that the model needs. Each is as large as the image
+    that is trained on, as trainers crop a reference to match it
     (simpletuner 4.10.1 `helpers/data_backend/factory.py`, `reference_strict`).
     """
     named = scribe.facts.spec.data.references or ()

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, same
 from tunec.targets.nemo_automodel.packages import SOURCE
-from tunec.targets.rows import on_fsdp, recomputes_layers, row
+from tunec.targets.rows import on_fsdp, recomputes_each_layer_by_itself, recomputes_layers, row
 
 _CONFIG: Final = f"{SOURCE} components/distributed/config.py `FSDP2Config`"
 _UNITS: Final = (
@@ -112,13 +112,6 @@ ENGINE: Final = (
         _RECOMPUTES,
         absent={_MODE: "none"},
     ),
-    fixed(
-        "activation_checkpointing.reentrant",
-        value=False,
-        source=_RECOMPUTES,
-        when=recomputes_layers,
-    ),
-    fixed("activation_checkpointing.segment", 1, f"{_RECOMPUTES}: a layer by itself"),
-    fixed("activation_checkpointing.gap", 0, f"{_RECOMPUTES}: every layer"),
+    *recomputes_each_layer_by_itself(_RECOMPUTES),
     fixed("activation_checkpointing.offload", value=False, source=_RECOMPUTES),
 )

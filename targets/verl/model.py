@@ -7,7 +7,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, derived, fixed, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.read_only import means_every_layer, split_names
-from tunec.targets.rows import has_adapter, recomputes_layers, row
+from tunec.targets.rows import has_adapter, recomputes_each_layer_by_itself, recomputes_layers, row
 from tunec.targets.verl.packages import SOURCE
 
 _MODEL: Final = f"{SOURCE} workers/config/model.py `HFModelConfig`"
@@ -135,14 +135,7 @@ def _recomputing(at: str) -> tuple[Entry, ...]:
             _RECOMPUTES,
             absent={_MODE: "layer"},
         ),
-        fixed(
-            "activation_checkpointing.reentrant",
-            value=False,
-            source=_RECOMPUTES,
-            when=recomputes_layers,
-        ),
-        fixed("activation_checkpointing.segment", 1, f"{_RECOMPUTES}: a layer by itself"),
-        fixed("activation_checkpointing.gap", 0, f"{_RECOMPUTES}: every layer"),
+        *recomputes_each_layer_by_itself(_RECOMPUTES),
         same(
             f"{at}.enable_activation_offload",
             "activation_checkpointing.offload",

@@ -48,7 +48,7 @@ def ranked(split: Split) -> tuple[int, int]:
 
 
 def ranked_of(some: Sequence[Run]) -> tuple[int, int]:
-    """The same of some runs.
+    """Pairs that the account ranks as measured, among these runs, and all pairs compared.
 
     Options: runs of one source, model and device, by the seconds that a device takes for a sample
     token.
