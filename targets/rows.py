@@ -1,7 +1,7 @@
 """Rows that the targets of trainers share, and the conditions on a plan that such rows use."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import (
@@ -157,4 +157,22 @@ def recomputes_each_layer_by_itself(source: str) -> tuple[Entry, ...]:
         fixed(reentrant, value=False, source=source, when=recomputes_layers),
         fixed("activation_checkpointing.segment", 1, f"{source}: a layer by itself"),
         fixed("activation_checkpointing.gap", 0, f"{source}: every layer"),
+    )
+
+
+_BATCHES: Final = ("batch.micro", "batch.evaluation")
+
+
+def micro_batch(key: str, absent: int, source: str) -> Entry:
+    """The row of a key that sets the micro batch of training and of evaluation alike, in samples.
+
+    A trainer takes `absent` where a file has no such key.
+    """
+    return row(
+        (key,),
+        _BATCHES,
+        lambda plan: {key: plan.batch.micro},
+        lambda found: dict.fromkeys(_BATCHES, found[key]),
+        source,
+        absent=dict.fromkeys(_BATCHES, absent),
     )

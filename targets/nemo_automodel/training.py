@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, same
 from tunec.targets.nemo_automodel.packages import SOURCE
-from tunec.targets.rows import evaluates, in_epochs, in_steps, row
+from tunec.targets.rows import evaluates, in_epochs, in_steps, micro_batch, row
 
 _STEPS: Final = f"{SOURCE} components/training/step_scheduler.py `StepScheduler`"
 _TORCH: Final = f"{SOURCE} components/optim/optimizer.py `OptimizerFromFactoryConfig`: torch's own"
@@ -21,7 +21,6 @@ _KEEPS: Final = f"{SOURCE} components/checkpoint/config.py `CheckpointingConfig`
 # ── batches and length ───────────────────────────────────────────────────────────────────────────
 
 _MICRO, _GLOBAL = "step_scheduler.local_batch_size", "step_scheduler.global_batch_size"
-_MICROS: Final = ("batch.micro", "batch.evaluation")
 _EPOCHS, _MOST = "step_scheduler.num_epochs", "step_scheduler.max_steps"
 
 
@@ -40,14 +39,7 @@ def _read_length(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 BATCH: Final = (
-    row(
-        (_MICRO,),
-        _MICROS,
-        lambda plan: {_MICRO: plan.batch.micro},
-        lambda found: dict.fromkeys(_MICROS, found[_MICRO]),
-        f"{SOURCE} recipes/llm/train_ft.py: of held-out data too",
-        absent=dict.fromkeys(_MICROS, 1),
-    ),
+    micro_batch(_MICRO, 1, f"{SOURCE} recipes/llm/train_ft.py: of held-out data too"),
     same(_GLOBAL, "batch.global", _STEPS, absent=((ALWAYS, 32),)),
 )
 

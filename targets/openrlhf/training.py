@@ -7,7 +7,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, named, same
 from tunec.targets.openrlhf.packages import SOURCE
-from tunec.targets.rows import rises_over_a_share, row
+from tunec.targets.rows import micro_batch, rises_over_a_share, row
 
 _FLAGS: Final = f"{SOURCE} cli/train_sft.py, cli/train_dpo.py"
 _STRATEGY: Final = f"{SOURCE} utils/deepspeed/deepspeed.py `DeepspeedStrategy`"
@@ -16,17 +16,8 @@ _MAKES: Final = f"{_STRATEGY} `_ds_init_train_model`"
 
 # ── batches ──────────────────────────────────────────────────────────────────────────────────────
 
-_MICRO: Final = "train.micro_batch_size"
-_BATCHES: Final = ("batch.micro", "batch.evaluation")
 BATCH: Final = (
-    row(
-        (_MICRO,),
-        _BATCHES,
-        lambda plan: {_MICRO: plan.batch.micro},
-        lambda found: dict.fromkeys(_BATCHES, found[_MICRO]),
-        f"{_FLAGS}: the loader of evaluation too",
-        absent=dict.fromkeys(_BATCHES, 8),
-    ),
+    micro_batch("train.micro_batch_size", 8, f"{_FLAGS}: the loader of evaluation too"),
     same("train.batch_size", "batch.global", _FLAGS, absent=((ALWAYS, 128),)),
 )
 

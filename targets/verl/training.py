@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, same
-from tunec.targets.rows import in_steps, row
+from tunec.targets.rows import in_steps, micro_batch, row
 from tunec.targets.verl.packages import SOURCE
 
 _YAML: Final = f"{SOURCE} trainer/config/sft_trainer_engine.yaml"
@@ -49,16 +49,7 @@ DATA: Final = (
     fixed("data.packing", value=False, source=f"{_SAMPLES}: a sample by itself"),
     same("data.train_batch_size", "batch.global", _YAML, absent=((ALWAYS, 256),)),
     constant("data.use_dynamic_bsz", False, f"{_SPLITS}: else by tokens and not by samples"),
-    row(
-        ("data.micro_batch_size_per_gpu",),
-        ("batch.micro", "batch.evaluation"),
-        lambda plan: {"data.micro_batch_size_per_gpu": plan.batch.micro},
-        lambda found: dict.fromkeys(
-            ("batch.micro", "batch.evaluation"), found["data.micro_batch_size_per_gpu"]
-        ),
-        f"{_YAML}; {_SPLITS}",
-        absent={"batch.micro": 4, "batch.evaluation": 4},
-    ),
+    micro_batch("data.micro_batch_size_per_gpu", 4, f"{_YAML}; {_SPLITS}"),
     same("data.num_workers", "runtime.dataloader_workers", _YAML, absent=((ALWAYS, 8),)),
     fixed("runtime.dataloader_pin_memory", value=False, source=f"{_LOOP} `_build_dataloader`"),
 )
