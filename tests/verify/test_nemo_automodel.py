@@ -7,11 +7,9 @@ sets' configurations and the strategy.
 
 import pytest
 from tests.verify.edited_runs import faults
-from tests.verify.trainer_specs import assert_resolved, checked, compiled, specs_of
+from tests.verify.trainer_specs import assert_resolved, checked, specs_of, with_faults
 
-from tunec.compiler.verify.contract import Delivered
 from tunec.compiler.verify.queries import verify
-from tunec.schemas.frozen import replace
 from tunec.targets.nemo_automodel.packages import RELEASES
 from tunec.targets.nemo_automodel.verify import RECIPE
 
@@ -36,15 +34,7 @@ def test_the_recipe_resolves_what_was_planned(checks, release):
 
 @pytest.fixture(scope="module")
 def planted():
-    (run,) = {each.run for each in FAULTS.values()}
-    (sound,) = compiled("nemo-automodel", SPECS, run, RELEASES[-1])
-    (old,) = sound.delivered.values()
-    texts = {name: fault.edit(old.text) for name, fault in FAULTS.items()}
-    assert all(text != old.text for text in texts.values())
-    edited = [
-        replace(sound, spec=name, delivered={old.name: Delivered(old.name, name, text)})
-        for name, text in texts.items()
-    ]
+    edited = with_faults("nemo-automodel", SPECS, FAULTS, RELEASES[-1])
     return {each.spec: each for each in verify(edited) if each.program == RECIPE}
 
 

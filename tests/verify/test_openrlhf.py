@@ -8,11 +8,9 @@ the plan, slot by slot, and an engine is started with it.
 
 import pytest
 from tests.verify.edited_runs import faults
-from tests.verify.trainer_specs import assert_resolved, checked, compiled, specs_of
+from tests.verify.trainer_specs import assert_resolved, checked, specs_of, with_faults
 
-from tunec.compiler.verify.contract import Delivered
 from tunec.compiler.verify.queries import verify
-from tunec.schemas.frozen import replace
 from tunec.targets.openrlhf.packages import RELEASES
 
 SPECS = specs_of("openrlhf")
@@ -66,17 +64,9 @@ def test_an_engine_starts_with_it(checks, release):
 FAULTS = faults("openrlhf")
 
 
-def _edited(name, fault):
-    (sound,) = compiled(EVERY, SPECS, fault.run, RELEASES[-1])
-    (old,) = sound.delivered.values()
-    text = fault.edit(old.text)
-    assert text != old.text, name
-    return replace(sound, spec=name, delivered={old.name: Delivered(old.name, name, text)})
-
-
 @pytest.fixture(scope="module")
 def planted():
-    found = verify([_edited(name, fault) for name, fault in FAULTS.items()])
+    found = verify(with_faults(EVERY, SPECS, FAULTS, RELEASES[-1]))
     return {(each.spec, each.program): each for each in found}
 
 

@@ -9,11 +9,9 @@ until it would start Ray, with its own checks of the whole.
 
 import pytest
 from tests.verify.edited_runs import faults
-from tests.verify.trainer_specs import assert_resolved, checked, compiled, specs_of
+from tests.verify.trainer_specs import assert_resolved, checked, specs_of, with_faults
 
-from tunec.compiler.verify.contract import Delivered
 from tunec.compiler.verify.queries import verify
-from tunec.schemas.frozen import replace
 from tunec.targets.verl.packages import RELEASES
 from tunec.targets.verl.verify import REWARDING, TRAINER
 
@@ -53,15 +51,7 @@ SPECS_OF = {TRAINER: SPECS, REWARDING: REWARDED}
 
 def _asked_of(program):
     faults_of = {name: each for name, each in FAULTS.items() if each.program == program}
-    (run,) = {each.run for each in faults_of.values()}
-    (sound,) = compiled("verl", SPECS_OF[program], run, RELEASES[-1])
-    (old,) = sound.delivered.values()
-    texts = {name: fault.edit(old.text) for name, fault in faults_of.items()}
-    assert all(text != old.text for text in texts.values())
-    edited = [
-        replace(sound, spec=name, delivered={old.name: Delivered(old.name, name, text)})
-        for name, text in texts.items()
-    ]
+    edited = with_faults("verl", SPECS_OF[program], faults_of, RELEASES[-1])
     return {each.spec: each for each in verify(edited) if each.program == program}
 
 

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.verify.edited_runs import Fault
 
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_text
 from tunec.compiler.verify.cases import cases_of, distinct
 from tunec.compiler.verify.check import Check
-from tunec.compiler.verify.contract import Case
+from tunec.compiler.verify.contract import Case, Delivered
 from tunec.compiler.verify.queries import verify
+from tunec.schemas.frozen import replace
 from tunec.targets.registry import TARGETS
 
 Specs = Mapping[str, Mapping[str, Any]]
@@ -39,6 +41,25 @@ def checked(target: str, specs: Specs, asked: Iterable[tuple[str, str]]) -> tupl
     """What the programs say of specs for releases, in pairs of their names."""
     cases = [each for name, release in asked for each in compiled(target, specs, name, release)]
     return verify(distinct(cases))
+
+
+def with_faults(target: str, specs: Specs, faults: Mapping[str, Fault], release: str) -> list[Case]:
+    """The runs that faults are planted in, each with its one file edited, under a fault's name."""
+    runs = {each.run for each in faults.values()}
+    sound = {run: _sound(target, specs, run, release) for run in sorted(runs)}
+    return [_edited(sound[fault.run], name, fault) for name, fault in faults.items()]
+
+
+def _sound(target: str, specs: Specs, run: str, release: str) -> Case:
+    (case,) = compiled(target, specs, run, release)
+    return case
+
+
+def _edited(sound: Case, name: str, fault: Fault) -> Case:
+    (old,) = sound.delivered.values()
+    text = fault.edit(old.text)
+    assert text != old.text, name
+    return replace(sound, spec=name, delivered={old.name: Delivered(old.name, name, text)})
 
 
 def assert_resolved(
