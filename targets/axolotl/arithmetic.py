@@ -1,6 +1,6 @@
 """Rows of Axolotl's YAML for precision, recomputed activations and the engine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
@@ -53,8 +53,14 @@ def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
     }
 
 
-def _of_precision(slots: tuple[str, ...], **more: Any) -> Entry:
-    return row(_FLAGS, slots, _write_precision, _precision, _DTYPE, **more)
+def _older_precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The precision before 0.9, where `bf16: auto` goes by the device even beside fp16."""
+    return {} if found.get("bf16", "auto") == "auto" else _precision(found)
+
+
+def _of_precision(slots: tuple[str, ...], when: Callable[[Plan], bool]) -> tuple[Entry, Entry]:
+    older = row(_FLAGS, slots, _write_precision, _older_precision, _DTYPE, until="0.9", when=when)
+    return older, row(_FLAGS, slots, _write_precision, _precision, _DTYPE, since="0.9", when=when)
 
 
 def _is_widened(plan: Plan) -> bool:
@@ -68,11 +74,11 @@ def _is_quantised_alike(plan: Plan) -> bool:
 
 _WEIGHTS: Final = "states.weights"
 PRECISION: Final = (
-    _of_precision(_SLOTS, when=lambda plan: not is_quantised(plan)),
-    _of_precision((*_SLOTS, "quantization.compute"), when=_is_quantised_alike),
-    _of_precision(
+    *_of_precision(_SLOTS, lambda plan: not is_quantised(plan)),
+    *_of_precision((*_SLOTS, "quantization.compute"), _is_quantised_alike),
+    *_of_precision(
         (*(each for each in _SLOTS if each != _WEIGHTS), "quantization.compute"),
-        when=_is_widened,
+        _is_widened,
     ),
     fixed(
         _WEIGHTS,

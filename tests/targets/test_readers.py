@@ -180,7 +180,7 @@ def slots(target: Target, document: dict[str, Any], release: str) -> dict[str, A
             {"states.autocast": False, "parallel.engine": "deepspeed"},
         ),
         (
-            {"bf16": "auto", "fp16": True},
+            {"bf16": False, "fp16": True},
             {"precision.compute": "fp16", "precision.loss_scaling": "dynamic"},
         ),
         ({"bf16": False, "fp16": False}, {"precision.compute": "fp32"}),
@@ -230,6 +230,13 @@ def slots(target: Target, document: dict[str, Any], release: str) -> dict[str, A
 def test_axolotl(document, expected, release):
     said = slots(AXOLOTL, document, release)
     assert {slot: said.get(slot) for slot in expected} == expected
+
+
+@pytest.mark.parametrize("document", [{"bf16": "auto", "fp16": True}, {"fp16": True}])
+def test_fp16_beside_bf16_auto_depends_on_the_device_before_axolotl_0_9(document):
+    for release in AXOLOTL.releases:
+        compute = slots(AXOLOTL, document, release).get("precision.compute")
+        assert compute == (None if Version(release) < Version("0.9") else "fp16"), release
 
 
 @pytest.mark.parametrize(
