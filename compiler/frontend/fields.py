@@ -132,9 +132,31 @@ def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diag
         label="unknown field",
         path=(*path, name),
         notes=(f"{where} has {quoted(known, 'and')}",) if known else (),
-        help=unsaid((*path, name)) or _help(shape, name, node, near, tree) or "remove it",
+        help=unsaid((*path, name))
+        or _by_word(shape, path, name, around, known)
+        or _help(shape, name, node, near, tree)
+        or "remove it",
         fix=_rename(span, near),
     )
+
+
+def _by_word(
+    shape: type[Shape], path: Path, name: str, around: Node, known: Iterable[str]
+) -> str | None:
+    """What to write where a word makes a choice for which tunec has a field.
+
+    `{kind: lora, rank: 8}` is `{lora: {rank: 8}}`.
+    """
+    beside = (around.fields or {}).items()
+    chosen = {key: each.value for key, each in beside if key not in known and each.value in known}
+    if name in chosen:
+        return f"write `{chosen[name]}: {{...}}` in its place"
+    for choice in chosen.values():
+        fields = fields_at(shape, (*path, choice))
+        for near in (name, *_near(name, fields)):
+            if near in fields:
+                return f"write it at `{dotted((*path, choice, near))}`"
+    return None
 
 
 _WHAT: Final = {

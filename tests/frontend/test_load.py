@@ -292,6 +292,19 @@ def test_mappings():
     assert loaded.spec.hardware.name == "lab"
 
 
+def test_a_word_that_makes_a_choice_is_said_as_the_field():
+    """`{kind: lora, rank: 8}` is how others write `{lora: {rank: 8}}`."""
+    spec = {"tunec": 1, "model": "llama-3.1-8b", "data": {"train": "a.jsonl"}}
+    chosen = {"kind": "lora", "rank": 8, "alfa": 16, "unheard": 1}
+    loaded = check(load_mapping({**spec, "method": chosen, "hardware": "a100-80g-x1"}))
+    assert [fault.help for fault in loaded.diagnostics if fault.id == "E0301"] == [
+        "write `lora: {...}` in its place",
+        "write it at `method.lora.rank`",
+        "write it at `method.lora.alpha`",
+        "remove it",
+    ]
+
+
 def test_faults_of_mappings_point_into_the_data():
     loaded = check(load_mapping({"tunec": 1, "train": {"lr": 3}}))
     fault = next(each for each in loaded.diagnostics if each.id == "E0301")
