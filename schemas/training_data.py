@@ -30,8 +30,8 @@ class Data(Shape):
     these; an epoch sees each entry once, or several times: `[a.jsonl, {path: b.jsonl, times:
     2}]`."""
     references: tuple[DataPath, ...] | None = None
-    """Folders of the pictures that an edit model is given, each with a picture of the same name
-    beside every one to be painted: `[before]`; a model that takes several reads one from each."""
+    """Folders of an edit model's reference images, each with an image of the same name for every
+    image that is trained on: `[before]`; a model that takes several reads one from each."""
     evaluation: DataPath | DataSet | None = None
     """Evaluation data, in the same form as the training data; when absent, there is no
     evaluation."""

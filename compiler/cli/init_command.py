@@ -141,7 +141,7 @@ def _text(
     data = "images" if diffusion else _FILES.get(target, "train.jsonl")
     given = found.architecture.references
     beside = (
-        "\n  references: [before]  # what is given beside each" if given and given.least else ""
+        "\n  references: [before]  # folders of reference images" if given and given.least else ""
     )
     return f"""\
 # {modeline(output)}

@@ -17,12 +17,13 @@ def say_references(scribe: Scribe) -> int:
     found = scribe.facts.model.architecture.references
     if found is None:
         if folders:
-            _refuse(scribe, f"{_named(scribe.facts)} is given no pictures beside the painted one")
+            _refuse(scribe, f"{_named(scribe.facts)} takes no reference images")
         return 0
     if len(folders) > found.most:
         _refuse(
             scribe,
-            f"{_named(scribe.facts)} is given {found.most} at most, and {len(folders)} are named",
+            f"{_named(scribe.facts)} takes {reference_images(found.most)} at most, "
+            f"and {len(folders)} folders are named",
             f"name {found.most} at most",
         )
     elif found.least and not folders:
@@ -30,11 +31,16 @@ def say_references(scribe: Scribe) -> int:
             "references-assumed",
             "note",
             "data.references is not given; memory and time are planned for "
-            f"{found.least} reference image a sample",
+            f"{reference_images(found.least)} a sample",
             "data",
             help="name the folder of the reference images: `references: [before]` under `data`",
         )
     return min(max(len(folders), found.least), found.most)
+
+
+def reference_images(count: int) -> str:
+    """So many reference images, in words."""
+    return f"{count} reference image" + ("" if count == 1 else "s")
 
 
 def _named(facts: Facts) -> str:

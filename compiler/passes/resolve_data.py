@@ -14,7 +14,7 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
-from tunec.compiler.passes.references import say_references
+from tunec.compiler.passes.references import reference_images, say_references
 from tunec.schemas.data_paths import Chosen, chosen, data_kind, is_chosen, usual_split
 from tunec.schemas.mixture import parts
 from tunec.schemas.models.architecture import Architecture, ImageTokens
@@ -278,7 +278,7 @@ def _images(scribe: Scribe) -> None:
 
 
 def _training_images(scribe: Scribe, references: int) -> None:
-    """One picture is painted, and those that are given beside it are tokens of its sequence."""
+    """Say the sizes of one generated image and of its reference images, tokens of one sequence."""
     side = scribe.facts.spec.data.resolution or SIDE.value
     why = (
         "data.resolution"
@@ -287,7 +287,7 @@ def _training_images(scribe: Scribe, references: int) -> None:
     )
     architecture = scribe.facts.model.architecture
     each = side // (architecture.latent_scale * architecture.latent_patch)
-    beside = f"{why}; {references} given beside the painted one" if references else None
+    beside = f"{why}; {reference_images(references)}" if references else None
     tokens = references * each**2
     _say_images(scribe, 1 + references, side, side, tokens, 0, why, beside)
 

@@ -217,7 +217,7 @@ ClassifierKind = Literal["sequence-classifier", "token-classifier"]
 
 
 class References(Struct, frozen=True):
-    """Pictures that are given to a diffusion model beside the one to be painted, as tokens."""
+    """How many reference images a diffusion model takes as tokens beside the generated image."""
 
     least: Count
     most: Some

@@ -34,14 +34,14 @@ class Sibling(Shape):
 
 
 class Edits(Shape):
-    """Pictures that an edit model is given beside the one to be painted."""
+    """How many reference images an edit model takes."""
 
     least: int = 1
-    """The fewest in a sample; 0: it also paints from words alone."""
+    """The fewest in a sample; 0: it also generates from text alone."""
     most: int
     """The most in a sample."""
     seen: int = 0
-    """Tokens that the text encoder makes of one, beside those of the text; 0: it sees none."""
+    """Tokens that the text encoder makes of each, besides those of the text; 0: it sees none."""
     source: str
 
 
@@ -86,6 +86,6 @@ class ModelCard(Shape):
     """SimpleTuner's `--model_family`, if there is one."""
     components: tuple[Component, ...] = ()
     edits: Edits | None = None
-    """What a diffusion model is given beside the picture to be painted, where it edits."""
+    """The reference images of a diffusion model that edits."""
     sources: dict[str, str] = {}
     notes: tuple[str, ...] = ()

@@ -85,13 +85,13 @@ RULES: Final = (
         lambda plan: plan.data.samples is not None and plan.data.samples < plan.batch.global_,
         "it ends with 'Dataset configuration will produce zero usable batches'",
         ("data.samples", "batch.global"),
-        "give a smaller batch.global, or see the pictures several times: "
+        "give a smaller batch.global, or train on each image several times: "
         "`train: [{path: ..., times: 2}]`",
         "helpers/metadata/backends/base.py split_buckets_between_processes",
     ),
     Rule(
         lambda plan: plan.data.images > 1 and not plan.data.references,
-        "this model is given a picture beside each one to be painted, and no folder has them",
+        "this model needs a reference image for each training image, and no folder has them",
         ("data.images", "data.references"),
         "name it: `references: [before]` under `data`",
         "helpers/models/qwen_image/model.py and helpers/models/flux/model.py "
@@ -99,9 +99,9 @@ RULES: Final = (
     ),
     Rule(
         lambda plan: bool(plan.data.references and (plan.data.more or plan.data.evaluation)),
-        "each data set is given pictures of its own, and data.references are of one alone",
+        "each data set needs its own reference images, and data.references belong to one alone",
         ("data.references", "data.more", "data.evaluation"),
-        "keep the pictures to be painted in one folder, without an evaluation",
+        "keep the training images in one folder, without an evaluation",
         "helpers/data_backend/factory.py `_connect_conditioning_datasets`",
     ),
     Rule(
