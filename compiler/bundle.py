@@ -16,12 +16,13 @@ from msgspec import Struct
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import Emitted
+from tunec.compiler.entry import entry, prepared, searched
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.local_paths import View, own_modules, placed
+from tunec.compiler.local_paths import View, placed
 from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
-from tunec.compiler.start_commands import PACKAGES, RUN, UNNAMED, Start
+from tunec.compiler.start_commands import PACKAGES, UNNAMED, Start
 from tunec.compiler.target import Artifact, File, Json, Target
 from tunec.schemas.spec import Spec
 from tunec.schemas.torch_builds import BUILD_TOOLS, BUILT_ON_TORCH, wheel
@@ -170,7 +171,8 @@ def bundle(
     found = (*lost.values(), *_misnamed(spec, asked, artifacts))
     ways = [way for way in _ways(asked, plan) if way.is_ready(asked, spec)]
     chosen = min(ways, key=_Way.rank, default=None)
-    run = None if chosen is None else _entry(chosen, header, _searched(plan, base))
+    before = searched(plan, base) + prepared([target for target, _ in asked], bound, plan)
+    run = None if chosen is None else entry(chosen.folder, chosen.command, before, header)
     packages = None if chosen is None or chosen.start.elsewhere else _packages(plan, header)
     return Bundle(bound, run, packages, (*found, *_unready(asked, plan, spec)))
 
@@ -296,6 +298,16 @@ class _Way(Struct, frozen=True):
         return not self.start.submits, self.start.needs_script
 
     @property
+    def folder(self) -> str:
+        """The folder in which it is started, after a slash; empty: the bundle's root."""
+        return f"/{self.target.name}" if self.start.at_home else ""
+
+    @property
+    def command(self) -> str:
+        """The command that starts it."""
+        return shlex.join([*self.start.words, *([self.file] if self.file else [])])
+
+    @property
     def file(self) -> str:
         """The path in the bundle of the file that it starts; empty if it needs none."""
         return f"{self.target.name}/{self.start.file}" if self.start.file else ""
@@ -310,27 +322,6 @@ def _first(target: Target, plan: Plan) -> list[_Way]:
     written = {file.name for file in target.files if file.when(plan)}
     held = [each for each in target.starts if not each.file or each.file in written]
     return [_Way(target, each) for each in held[:1]]
-
-
-_HERE: Final = 'CDPATH=\'\' cd -- "$(dirname -- "${BASH_SOURCE[0]}")'
-
-
-def _searched(plan: Plan, base: str) -> str:
-    """A line that puts the spec's directory on the import path, if modules there are imported."""
-    path = f'{shlex.quote(base)}"${{PYTHONPATH:+:${{PYTHONPATH}}}}"'
-    return f"export PYTHONPATH={path}\n" if own_modules(plan) else ""
-
-
-def _entry(way: _Way, header: Sequence[str], searched: str) -> Artifact:
-    """run.sh: it changes to the bundle's root and passes its arguments on."""
-    folder = f"/{way.target.name}" if way.start.at_home else ""
-    command = shlex.join([*way.start.words, *([way.file] if way.file else [])])
-    comment = "".join(f"# {line}\n" for line in header)
-    text = (
-        f"#!/usr/bin/env bash\n{comment}set -euo pipefail\n\n"
-        f'{_HERE}{folder}"\n{searched}exec {command} "$@"\n'
-    )
-    return Artifact(RUN, "shell", text, {"folder": folder, "command": command})
 
 
 def _packages(plan: Plan, header: Sequence[str]) -> Artifact:

@@ -180,6 +180,8 @@ class File(Struct, frozen=True):
     """Whether other files say the same; if it cannot be exact it is left out, with a note."""
     part_of: str = ""
     """The file that names this one, and is left out together with it; empty: it stands alone."""
+    prepares: Callable[[Mapping[str, Json]], str] = field(default=lambda _: "")
+    """Lines that run.sh has before it starts a program that reads this file, from its values."""
 
 
 class Artifact(Struct, frozen=True):
@@ -375,11 +377,8 @@ def constant(
     package: str = "",
 ) -> Entry:
     """A key that always has this value in the plans in which it matters; it sets no slot."""
-
-    def write(_: Plan) -> Mapping[str, Json]:
-        return {key: value}
-
-    return Entry((key,), (), write, lambda _: {}, source, since, until, (), when, package)
+    said = {key: value}
+    return Entry((key,), (), lambda _: said, lambda _: {}, source, since, until, (), when, package)
 
 
 def derived(

@@ -8,6 +8,7 @@ paths in a card are relative to the card's own directory, all others to where th
 """
 
 import posixpath
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -276,7 +277,14 @@ def _from_card(path: str, card: str) -> str:
     is_relative = not path.startswith(("/", "~")) and "://" not in path
     above = "../" * len(card.split("/"))
     found = posixpath.normpath(f"{above}{path}") if is_relative else path
-    return posixpath.join(found, "**") if data_kind(path) == "directory" else found
+    if data_kind(path) != "directory":
+        return found
+    return posixpath.join(found, _ALL_OF_IT if path.endswith("/") else _ALL_BELOW)
+
+
+_ALL_OF_IT: Final = "**"
+_ALL_BELOW: Final = "**/*"
+"""Patterns of all files of a directory, whose path has a slash at its end, or has none."""
 
 
 def _from_script(path: str, card: str) -> str:
@@ -284,7 +292,10 @@ def _from_script(path: str, card: str) -> str:
     if "://" in path:
         return path
     found = posixpath.normpath(posixpath.join(card, path))
-    return found.removesuffix("**") if found.endswith("/**") else found
+    if found.endswith(f"/{_ALL_BELOW}"):
+        found = found.removesuffix(f"/{_ALL_BELOW}")
+        return found if data_kind(found) == "directory" else f"./{found}"
+    return found.removesuffix(_ALL_OF_IT) if found.endswith(f"/{_ALL_OF_IT}") else found
 
 
 def _row(card: str) -> Entry:
@@ -347,6 +358,26 @@ def _is_card(document: Json) -> bool:
     return all(isinstance(each, dict) and "data_files" in each for each in document["configs"])
 
 
+_CACHE: Final = """\
+# datasets finds what it cached by the card alone, so that other files need another cache
+files="$(find -L {files} -type f -printf '%p %s %T@\\n' 2> /dev/null | sort | cksum || true)"
+export HF_DATASETS_CACHE="{usual}/${{files%% *}}"
+"""
+"""datasets 2.19.2 to 5.2.0 load.py `LocalDatasetModuleFactory.get_module`: the hash is of the
+card's patterns, and neither of what they match nor of the folder; config.py `HF_DATASETS_CACHE`."""
+_USUAL_CACHE: Final = (
+    "${HF_DATASETS_CACHE:-${HF_HOME:-${XDG_CACHE_HOME:-${HOME}/.cache}/huggingface}/datasets}"
+)
+
+
+def _cache_of_its_own(values: Mapping[str, Json], card: str) -> str:
+    """Lines that choose a cache by the names, sizes and times of the card's local files."""
+    splits = values["configs"][0]["data_files"]
+    files = [each for split in splits for each in _paths(split["path"], card)]
+    local = [shlex.quote(each) for each in files if "://" not in each]
+    return _CACHE.format(usual=_USUAL_CACHE, files=" ".join(local)) if local else ""
+
+
 def card_of(target: str, script: Callable[[Plan], bool], part_of: str = "") -> File:
     """The card among a target's files, if the plan has the script's file; see `File`."""
     return File(
@@ -358,4 +389,5 @@ def card_of(target: str, script: Callable[[Plan], bool], part_of: str = "") -> F
         render=_render,
         parse=_parse,
         part_of=part_of,
+        prepares=lambda values: _cache_of_its_own(values, f"{target}/{FOLDER}"),
     )

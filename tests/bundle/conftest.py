@@ -56,6 +56,13 @@ class Written:
         """Run run.sh with bash; what it calls in the end notes how, and does nothing."""
         notes = self.stubs / "notes"
         notes.unlink(missing_ok=True)
+        self.run(*arguments, folder=folder)
+        (line,) = notes.read_text("utf-8").splitlines()
+        found = json.loads(line)
+        return Called(**{**found, "folder": Path(found["folder"])})
+
+    def run(self, *arguments: str, folder: Path | None = None) -> None:
+        """Run run.sh with bash to its end, which must be a silent one."""
         environment = {**os.environ, "PATH": f"{self.stubs}:{os.environ['PATH']}", "CDPATH": "/"}
         done = subprocess.run(
             ["bash", os.path.relpath(self.root / "run.sh", folder or self.root), *arguments],
@@ -65,9 +72,6 @@ class Written:
             text=True,
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-        (line,) = notes.read_text("utf-8").splitlines()
-        found = json.loads(line)
-        return Called(**{**found, "folder": Path(found["folder"])})
 
 
 @pytest.fixture
