@@ -36,7 +36,7 @@ def _write_targets(plan: Plan) -> Mapping[str, Json]:
 
 
 def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """`all` means every linear layer, which the model's tree says."""
+    """Read `all` as every linear layer, which follows from the model's architecture."""
     names = split_names(found["lora_target"])
     return {"adapter.targets": names} if names != ("all",) else {}
 
@@ -71,7 +71,7 @@ def _write_frozen(plan: Plan) -> Mapping[str, Json]:
 
 
 def _frozen(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Of a model in full that sees, which one of the keys tells: unsaid, its text alone trains."""
+    """The frozen parts in full training, if a key sets one; by default only text trains."""
     if found.get("finetuning_type") != "full" or not {key for _, key in _PARTS_KEYS} & {*found}:
         return {}
     held = (part for part, key in _PARTS_KEYS if found.get(key, key != "freeze_language_model"))
@@ -179,7 +179,7 @@ def _write_format(plan: Plan) -> Mapping[str, Json]:
 
 
 def _format(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Bits by bitsandbytes; other methods are no slot's value."""
+    """The format of bitsandbytes; other methods have no slot value."""
     bits = found.get("quantization_bit")
     if bits is None:
         return {"quantization.format": "none"}

@@ -36,12 +36,12 @@ _PACKED: Final = ("quantization.compute", "quantization.storage")
 
 
 def _is_pure(plan: Plan) -> bool:
-    """Whether what is trained is bf16 too, without autocast."""
+    """Whether the trained weights are bf16 too, without autocast."""
     return plan.precision.compute == "bf16" and not has_flag(plan)
 
 
 def _write_precision(plan: Plan) -> Mapping[str, Json]:
-    """With both off and nothing pure, the products have the dtype of fp32 weights."""
+    """Write the flags; with all three off, matrix products have the dtype of the fp32 weights."""
     flag = plan.precision.compute if has_flag(plan) else ""
     engine = {"deepspeed": "ds_config.json"} if on_deepspeed(plan) else {}
     return {
@@ -54,7 +54,7 @@ def _write_precision(plan: Plan) -> Mapping[str, Json]:
 
 
 def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """`pure_bf16` loads and trains in bfloat16, without autocast."""
+    """Read the flags: `pure_bf16` loads and trains in bfloat16, without autocast."""
     pure = found.get("pure_bf16") is True
     bf16, fp16 = found.get("bf16") is True, found.get("fp16") is True
     scaling = {"precision.loss_scaling": "dynamic" if fp16 else "none"}
@@ -106,7 +106,7 @@ _OFF: Final = "disable_gradient_checkpointing"
 
 
 def _checkpointing(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The Trainer's own flag turns it on again."""
+    """Whether layers are recomputed; the Trainer's own flag turns it on again."""
     off = found.get(_OFF) and not found.get("gradient_checkpointing")
     return {_MODE: "none" if off else "layer"}
 

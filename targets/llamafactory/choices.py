@@ -13,14 +13,14 @@ from tunec.schemas.caches import cached
 _BETWEEN: Final[Mapping[str, tuple[str, Mapping[str, frozenset[str]]]]] = {
     "llamafactory": ("0.9.4", {"infer_backend": frozenset({"ktransformers"})})
 }
-"""Words that only a release between the known ones takes: llamafactory 0.9.4 extras/constants.py
-`EngineName.KT`, neither in 0.9.3 nor in 0.9.5. Its other words are those of one of the two."""
+"""Choices that only a release between the known ones has: llamafactory 0.9.4 extras/constants.py
+`EngineName.KT`, neither in 0.9.3 nor in 0.9.5. Its other choices are those of one of the two."""
 
 
 def choices(run: LintContext, document: Document) -> Mapping[str, frozenset[str]]:
-    """Words by key: those of the release that runs, or of every known one where it is not known.
+    """Choices by key: those of the release that runs, or of every known one if it is unknown.
 
-    Of a release between two known ones the words of both: who knows when one came or went.
+    A release between two known ones gets the choices of both, since it is unknown when one changed.
     """
     if document.target is None or document.file is None or document.file.schema is None:
         return {}
@@ -41,8 +41,8 @@ def choices(run: LintContext, document: Document) -> Mapping[str, frozenset[str]
 
 
 LATE: Final = ("lr_scheduler",)
-"""Words that Axolotl 0.19 takes as any text, for a plugin's sake, and hands to TrainingArguments,
-which knows those of the releases before."""
+"""Keys for which Axolotl 0.19 accepts any text, since a plugin may define a value, and passes it to
+TrainingArguments, which knows the choices of earlier releases."""
 
 
 def _is_closed_later(document: Document) -> bool:
@@ -75,9 +75,9 @@ def _words(name: str) -> Mapping[str, frozenset[str]]:
 
 
 def _of(rule: Mapping[str, Any], named: Mapping[str, Any]) -> frozenset[str]:
-    """The words of one key; none where it takes other text as well.
+    """The choices of one key; none if it also takes other text.
 
-    A word that ends in `*` stands for every text that begins with it.
+    A choice that ends in `*` stands for every text with that beginning.
     """
     parts = [_meant(part, named) for part in rule.get("anyOf", (rule,))]
     words = frozenset(word for part in parts for word in _choices(part) if isinstance(word, str))
@@ -96,7 +96,7 @@ def _meant(part: Mapping[str, Any], named: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _is_start(part: Mapping[str, Any]) -> bool:
-    """Whether a pattern says no more than how a text begins."""
+    """Whether a pattern only fixes the beginning of a text."""
     pattern = part.get("pattern")
     return isinstance(pattern, str) and pattern[:1] == "^" and pattern[1:].isidentifier()
 
@@ -107,6 +107,6 @@ def _takes_text(part: Mapping[str, Any]) -> bool:
 
 
 def is_taken(word: str, known: frozenset[str]) -> bool:
-    """Whether a word is among those that are known."""
+    """Whether a word is among the known choices."""
     starts = tuple(each[:-1] for each in known if each.endswith("*"))
     return word in known or (bool(starts) and word.startswith(starts))

@@ -1,7 +1,7 @@
-"""dataset_info.json, which explains the data sets that the YAML names, and the rows that name them.
+"""dataset_info.json, which describes the data sets of the YAML, and the rows that name them.
 
-The program looks for the file in `dataset_dir`, and for each data set of its own in the file: local
-files by their path from there, others by their name on the Hub.
+The program looks for the file in `dataset_dir`, and for each data set in the file: local files by
+their path from that folder, others by their name on the Hub.
 """
 
 import posixpath
@@ -16,7 +16,7 @@ from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.rows import evaluates, has_images, is_supervised
 
 FOLDER: Final = "llamafactory"
-"""The folder of the target's files, as the program sees it from the root of a bundle."""
+"""The folder of the target's files, relative to the root of a bundle."""
 INFO: Final = "dataset_info.json"
 _PARSER: Final = "llamafactory 0.9.3 to 0.9.5 data/parser.py `get_dataset_list`"
 _LOADER: Final = "llamafactory 0.9.3 to 0.9.5 data/loader.py `_load_single_dataset`"
@@ -30,7 +30,7 @@ _LOCAL, _HUB, _SUBSET = "file_name", "hf_hub_url", "subset"
 
 
 def _names(plan: Plan) -> str:
-    """One name for each: a name that stands twice is loaded once."""
+    """A name for each data set; a name that occurs twice would be loaded once."""
     return ",".join(_TRAIN[: len(training_data(plan))])
 
 
@@ -49,7 +49,7 @@ NAMES: Final = (
 
 
 def is_explained(found: Mapping[str, Json]) -> bool:
-    """Whether a file of ours beside the YAML says what its names mean."""
+    """Whether a dataset_info.json of tunec beside the YAML describes the names."""
     return found.get("dataset_dir") == FOLDER
 
 
@@ -91,11 +91,11 @@ _FORMATS: Final[Mapping[DataFormat | None, Mapping[str, Json]]] = {
         "columns": {"prompt": "instruction", "query": "input", "response": "output"},
     },
 }
-"""By what a record looks like. Its stage `sft` puts a chat template around every text."""
+"""The description of each record format. Stage `sft` applies a chat template to every text."""
 
 
 def _columns(plan: Plan) -> Mapping[str, Json]:
-    """Which columns samples have: of a format, or `prompt`, `chosen` and `rejected` as texts."""
+    """The columns of samples: those of a format, or the texts `prompt`, `chosen` and `rejected`."""
     if not is_supervised(plan):
         return _PAIRS
     if plan.data.format is not None:
@@ -105,7 +105,7 @@ def _columns(plan: Plan) -> Mapping[str, Json]:
 
 
 def records(plan: Plan) -> tuple[Record, ...]:
-    """llamafactory 0.9.3 to 0.9.5 data/converter.py: by the columns that the file below names."""
+    """The records that the columns below accept: llamafactory 0.9.3 to 0.9.5 data/converter.py."""
     if plan.data.format == "alpaca":
         return (Record(("instruction", "input", "output"), "text"),)  # each is looked up
     if is_supervised(plan):
@@ -115,7 +115,7 @@ def records(plan: Plan) -> tuple[Record, ...]:
 
 
 def _place(path: str) -> Mapping[str, Json]:
-    """Where a data set is: a local path as seen from the folder of the file, or a name."""
+    """The location of a data set: a local path relative to the folder of the file, or a name."""
     if data_kind(path) == "name":
         said = chosen(path)
         return {_HUB: said.path, **({} if said.config is None else {_SUBSET: said.config})}
@@ -148,7 +148,7 @@ def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
-    """A split of its own where it is in data that is trained on."""
+    """The evaluation data; a split of its own if it is part of the training data."""
     path = plan.data.evaluation
     if path is None:
         return {}
@@ -169,7 +169,7 @@ def _write_format(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_format(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The one format of all data sets; pictures beside messages change none."""
+    """The one format of all data sets; images beside messages do not change it."""
     said = [_explained(each) for each in found.values()]
     kinds = {repr(_explained(each)): name for name, each in _FORMATS.items()}
     names = {kinds.get(repr(each), "") for each in said}
@@ -182,7 +182,7 @@ def _explained(said: Mapping[str, Any]) -> tuple[Json, ...]:
 
 
 def _is_info(document: Json) -> bool:
-    """One that tunec wrote, by its names: files of people hold many data sets of other names."""
+    """Whether tunec wrote the file: a user's file has many data sets of other names."""
     if not isinstance(document, dict) or "train" not in document:
         return False
     known = all(name in _TRAIN or name == _EVALUATION for name in document)

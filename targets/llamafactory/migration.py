@@ -1,4 +1,4 @@
-"""LLaMA-Factory's keys without a slot: what TRL's file holds for them, or what TRL does instead."""
+"""LLaMA-Factory's keys without a slot: TRL's keys for them, or what TRL does instead."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _MIXTURE: Final = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
 
 
 def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The data sets, each cut to so many samples, and a share of all that is split off."""
+    """The data sets, each cut to `max_samples`, and the share that is split off for evaluation."""
     names, most = user_data.places(found, "dataset"), found.get("max_samples")
     share = found.get("val_size") or None
     is_mixed = found.get("mix_strategy", "concat") == "concat"
@@ -60,15 +60,16 @@ _PROJECTED: Final[Mapping[str, Mapping[str, tuple[str, Json]]]] = {
         "scale_type": ("scale_type", "channel"),
     },
 }
-"""What an optimizer of projected gradients is told: LLaMA-Factory's words, those of the Trainer's
-`optim_args`, and LLaMA-Factory's defaults, which are others."""
+"""The arguments of an optimizer with projected gradients: LLaMA-Factory's key, the name in the
+Trainer's `optim_args`, and LLaMA-Factory's default, which differs from the Trainer's."""
 _HEADLESS: Final = "(?!.*lm_head).*"
-"""All linear modules but the head: the Trainer takes a text for a regular expression, and those
-that are linear alone. LLaMA-Factory's `find_all_linear_modules` leaves out the head."""
+"""All linear modules except the head: the Trainer takes a text as a regular expression, and uses
+only the linear modules that match. LLaMA-Factory's `find_all_linear_modules` leaves out the
+head."""
 
 
 def _projected(name: str) -> Carry:
-    """GaLore or APOLLO where neither decays: the Trainer's decays nothing, LLaMA-Factory's does."""
+    """GaLore or APOLLO without weight decay, which only LLaMA-Factory's implementation applies."""
     words = _PROJECTED[name]
 
     def write(found: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -120,7 +121,7 @@ _CUT: Final = re.compile(r"train\[:(\d+)\]")
 
 
 def _own_cut(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """So many samples of each data set, where dataset_info.json of LLaMA-Factory lists them all."""
+    """`max_samples` for each data set, if LLaMA-Factory's dataset_info.json lists them all."""
     parts = found.get("datasets")
     if not isinstance(parts, list) or any({*each} != {"path", "split"} for each in parts):
         return {}
@@ -173,11 +174,11 @@ TAKES: Final = (
         slots=("objective.kind", "objective.loss", "objective.beta"),
     ),
 )
-"""The other way of `CARRIES`."""
+"""The inverse of `CARRIES`."""
 
 
 def _other(key: str, instead: str, source: str, *same: Any) -> Moved:
-    """A key whose program does so by itself; `same` are values with which TRL does, too."""
+    """A key whose behaviour TRL replaces by its own; for the values `same` both do the same."""
     return gone(key, source, instead, changes_nothing=one_of(*same) if same else never)
 
 

@@ -37,7 +37,7 @@ _PAIR_LOSSES: Final = ("sigmoid", "hinge", "ipo")
 
 
 def _write_objective(plan: Plan) -> Mapping[str, Json]:
-    """Its stages for rewards are others than GRPO."""
+    """Write the stage; its stages for rewards are not GRPO."""
     if is_supervised(plan):
         return {"stage": "sft"}
     if plan.objective.kind not in _STAGES:
@@ -50,7 +50,7 @@ def _write_objective(plan: Plan) -> Mapping[str, Json]:
 
 
 def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Supervised, or DPO with a loss that has a reference; other stages are no slot's value."""
+    """Supervised training, or DPO with a reference; other stages have no slot value."""
     stage = _STAGES.get(str(found.get("stage", "sft")))
     loss = found.get("pref_loss", "sigmoid")
     if stage == "sft":
@@ -66,7 +66,7 @@ def _write_reference(plan: Plan) -> Mapping[str, Json]:
 
 
 def _reference(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """With adapters the base itself, else a second model; one of another name is no value."""
+    """The reference: with adapters the base, else a second model; `ref_model` has no slot."""
     if found.get("stage") != "dpo" or found.get("ref_model"):
         return {}
     adapts = found.get("finetuning_type", "lora") == "lora"
@@ -78,7 +78,7 @@ def _write_path(plan: Plan) -> Mapping[str, Json]:
 
 
 def _path(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Liger's fused loss where the stage needs no logits."""
+    """Liger's fused loss, if the stage needs no logits."""
     on = found.get("enable_liger_kernel") is True
     supervised = found.get("stage", "sft") in ("pt", "sft")
     return {"loss.path": "fused" if on and supervised else "full"}
@@ -119,7 +119,7 @@ _KERNELS: Final = {kernel: word for word, kernel in _ATTENTION.items()}
 
 
 def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Data sets by name with commas between them, joined unless they are to be mixed by share."""
+    """The names of data sets, separated by commas, unless they are mixed by shares."""
     names = user_data.paths(found, "dataset") or split_names(found.get("dataset"))
     if not names or is_explained(found) or found.get("mix_strategy", "concat") != "concat":
         return {}
@@ -127,7 +127,7 @@ def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """One name; a share that is split off is no slot's value."""
+    """The name of the evaluation set; a share that is split off has no slot value."""
     names = user_data.paths(found, "eval_dataset") or split_names(found.get("eval_dataset"))
     if names and is_explained(found):
         return {}
@@ -137,7 +137,7 @@ def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """Names of data sets, which a file beside them explains."""
+    """Keys for data sets of dataset_info.json, with why other programs cannot read them."""
     for key in ("dataset", "eval_dataset") if not is_explained(found) else ():
         names = split_names(found.get(key))
         if names and not user_data.is_read(found):
@@ -157,7 +157,7 @@ _SEEING: Final = frozenset(
         *("freeze_vision_tower", "freeze_multi_modal_projector"),
     }
 )
-"""Keys of models that see."""
+"""Keys of vision-language models."""
 
 
 def _packing(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -171,7 +171,7 @@ def _packing(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def template_of(plan: Plan, release: str) -> str | None:
-    """The template of a model in a release; None: it is made of the tokenizer's own."""
+    """The template of a model in a release; None: it is built from the tokenizer's own."""
     known = template_names(release)
     return next((each for each in templates_of(plan.model.path) if each in known), None)
 
@@ -218,7 +218,7 @@ MODEL: Final = (
     *_TEMPLATE,
 )
 _LEAST_PIXELS: Final = 32 * 32
-"""`image_min_pixels` where nothing is said: llamafactory 0.9.3 to 0.9.5 hparams/model_args.py."""
+"""The default of `image_min_pixels`: llamafactory 0.9.3 to 0.9.5 hparams/model_args.py."""
 DATA: Final = (
     observed(
         ("dataset", "mix_strategy", "dataset_dir", EXPLAINED),

@@ -1,4 +1,4 @@
-"""LLaMA-Factory's keys for which no other program has a word, and why."""
+"""LLaMA-Factory's keys that have no equivalent in other programs, with the reason."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The releases of LLaMA-Factory whose sources the rows were read from, and what each brings."""
+"""The releases of LLaMA-Factory that the rows were read from, and the packages of each."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -52,30 +52,30 @@ _RANGES: Final = (
         },
     ),
 )
-"""`Requires-Dist` of the wheels; DeepSpeed is an extra, of 0.9.5 requirements/deepspeed.txt. At
-import extras/misc.py `check_dependencies` asks for some again."""
+"""`Requires-Dist` of the wheels; DeepSpeed is an extra, of 0.9.5 requirements/deepspeed.txt.
+extras/misc.py `check_dependencies` checks some again at import."""
 _TRAINERS: Final = (
     ("0.9", "4.44.2"),
     ("0.9.3", "4.51.3"),
     ("0.9.4", "4.57.1"),
     ("0.9.5", "4.57.6"),
 )
-"""The transformers of a release whose parser was asked."""
+"""The release of transformers beside which each release's parser was run."""
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:
-    """The releases that one of LLaMA-Factory takes, by package."""
+    """The ranges that a release of LLaMA-Factory accepts, by package."""
     held = [found for since, found in _RANGES if version >= Version(since)]
     return {name: Releases(text) for name, text in (held[-1] if held else _RANGES[0][1]).items()}
 
 
 def installed(version: Version) -> Mapping[str, Releases]:
-    """The releases that one of LLaMA-Factory requires; none for one older than those read."""
+    """The ranges that a release of LLaMA-Factory requires; none before the first known release."""
     return ranges(version) if version >= Version(RELEASES[0]) else {}
 
 
 def brought(version: Version) -> Mapping[str, str]:
-    """The releases that go with one of LLaMA-Factory, by package."""
+    """The releases that are used beside a release of LLaMA-Factory, by package."""
     newest = {name: str(each).rpartition("<=")[2] for name, each in ranges(version).items()}
     held = [each for since, each in _TRAINERS if version >= Version(since)]
     return {**newest, TRAINER: held[-1] if held else _TRAINERS[0][1]}

@@ -1,4 +1,4 @@
-"""What LLaMA-Factory does not run, or runs otherwise than planned."""
+"""Plans that LLaMA-Factory does not run, or runs differently."""
 
 from typing import Final
 
@@ -15,27 +15,27 @@ _TEMPLATE: Final = "llamafactory.template"
 
 
 def _is_pattern(plan: Plan) -> bool:
-    """Its word `all` is that for all linear layers."""
+    """Whether the targets are a pattern; LLaMA-Factory has `all` for all linear layers."""
     targets = plan.adapter.targets
     is_pattern = isinstance(targets, str) and targets != "all-linear"
     return has_adapter(plan) and is_pattern and not names_in_the_text(plan)
 
 
 def _has_no_eyes(plan: Plan) -> bool:
-    """Whether no template of any release puts the images of samples before the model."""
+    """Whether no template of any release supports the images of the samples."""
     names = (template_of(plan, release) for release in RELEASES)
     known = any(name is not None and sees(name) for name in names)
     return has_images(plan) and not known and not sees(_named_template(plan))
 
 
 def _named_template(plan: Plan) -> str:
-    """The template that the spec passes on; empty where it names none."""
+    """The template that the spec passes on; empty if it names none."""
     passed = (each.partition("=") for each in plan.runtime.extra)
     return next((value.strip('"') for key, _, value in passed if key == _TEMPLATE), "")
 
 
 def _stays_as_stored(plan: Plan) -> bool:
-    """Whether the frozen part computes in the dtype of its file, which fp32 need not be."""
+    """Whether the frozen part computes in the dtype of its file, which may differ from fp32."""
     return plan.precision.compute == "fp32" and has_adapter(plan)
 
 

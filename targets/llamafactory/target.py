@@ -1,6 +1,6 @@
 """The llamafactory target: one YAML for its own launcher, and the files that it names.
 
-The YAML has LLaMA-Factory's own arguments beside those of the Trainer.
+The YAML contains LLaMA-Factory's own arguments and those of the Trainer.
 """
 
 from collections.abc import Iterator, Mapping
@@ -69,14 +69,14 @@ _MARKS: Final = frozenset(
     }
 )
 _ALSO: Final = frozenset({"overwrite_cache", "quantization_bit", "do_train", "val_size"})
-"""Keys that examples of transformers and of ChatGLM have too."""
+"""Keys that examples of transformers and of ChatGLM also have."""
 
 
 def _is_llamafactory(document: Json) -> bool:
-    """Two keys that TRL's and the Trainer's files do not have together.
+    """Whether a document has two keys that files of TRL and the Trainer do not combine.
 
-    Files with `model` are for another parser, which the variable USE_V1 turns on (llamafactory
-    0.9.5 cli.py).
+    Files with `model` are for another parser, which the variable USE_V1 selects (llamafactory 0.9.5
+    cli.py).
     """
     if not isinstance(document, dict) or "model" in document:
         return False
@@ -85,7 +85,7 @@ def _is_llamafactory(document: Json) -> bool:
 
 
 _OWN: Final = ("remove_unused_columns", "label_names")
-"""What it sets itself, whatever the file says: hparams/parser.py `get_train_args`."""
+"""Keys that the program sets itself: hparams/parser.py `get_train_args`."""
 
 
 def _of_the_trainer() -> Iterator[Entry]:
@@ -147,7 +147,7 @@ _NOT_NEAT: Final = Version("4.53")
 
 
 def _packs_beside(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
-    """One release refuses to pack beside the transformers that goes with it."""
+    """llamafactory 0.9.4 refuses to pack beside its release of transformers."""
     first, last = _NEAT
     if plan.data.packing and first <= dialect[PACKAGE] < last and dialect[TRAINER] >= _NOT_NEAT:
         yield Diagnostic(
@@ -168,13 +168,14 @@ def _check(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
 
 
 def _schema(dialect: Dialect) -> str | None:
-    """The schema of a release; none beside transformers 5, whose types differ from the asked."""
+    """The schema of a release; none beside transformers 5, whose types differ."""
     return None if dialect[TRAINER].major > _ASKED_BESIDE else _SCHEMAS(dialect)
 
 
 _SCHEMAS: Final = schema_of("llamafactory", RELEASES, PACKAGE)
 _ASKED_BESIDE: Final = 4
-"""The major release of transformers beside which each was asked (schemas/json/llamafactory)."""
+"""The major release of transformers beside which each schema was made
+(schemas/json/llamafactory)."""
 
 
 CONFIG: Final = File(
@@ -229,10 +230,10 @@ _CANNOT: Final = {
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """How 4-bit weights are packed; loading that leaves the whole model on no device; a launcher.
+    """Pin the storage of 4-bit weights, loading on the CPU under FSDP, and a launcher.
 
-    llamafactory 0.9.3 to 0.9.5 model/model_utils/quantization.py `configure_quantization`, into the
-    dtype of the products; model/patcher.py `patch_config`: a device map unless `is_fsdp_enabled`.
+    llamafactory 0.9.3 to 0.9.5 model/model_utils/quantization.py `configure_quantization`: storage
+    in the compute dtype; model/patcher.py `patch_config`: a device map unless `is_fsdp_enabled`.
     """
     loading = {"fsdp.efficient_loading": True} if spec.engine == "fsdp" else {}
     pinned = {**loading, **_of_packing(spec), **without_rank_flag(spec, draft)}
@@ -242,7 +243,7 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
 
 
 def _of_packing(spec: Spec) -> Mapping[str, Any]:
-    """Attention without a mask of all pairs, and one row in a batch.
+    """Pin FlashAttention, whose mask is not quadratic, and a batch of one row.
 
     llamafactory 0.9.3 to 0.9.5 data/collator.py `SFTDataCollatorWith4DAttentionMask`; 0.9.5 also
     asserts a batch of one row.
@@ -254,7 +255,7 @@ def _of_packing(spec: Spec) -> Mapping[str, Any]:
 
 
 def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
-    """What `llamafactory-cli train` starts behind torchrun, by its module.
+    """The module and file that `llamafactory-cli train` starts by torchrun.
 
     llamafactory 0.9.3 cli.py, 0.9.4 and 0.9.5 launcher.py: `torchrun ... launcher.py FILE`.
     """
@@ -262,7 +263,7 @@ def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
 
 
 def counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
-    """As the Trainer; it packs a thousand samples at a time by a knapsack of its own.
+    """Steps are counted as by the Trainer; packing is a knapsack over a thousand samples at a time.
 
     llamafactory 0.9.3 to 0.9.5 data/processor/processor_utils.py `greedy_knapsack`.
     """
@@ -296,4 +297,4 @@ TARGET: Final = Target(
     records=records,
     verify="tunec.targets.llamafactory.verify",
 )
-"""What `llamafactory-cli train` reads."""
+"""The target for `llamafactory-cli train`."""

@@ -1,9 +1,8 @@
-"""The templates of LLaMA-Factory: which it has itself for a model, and which release brought each.
+"""LLaMA-Factory's chat templates: which fit a model, and which release added each.
 
 By repository name: llamafactory 0.9.5 extras/constants.py `register_model_group(..., template=)`,
-chat models and models that see only, since a base model has no template of its own. The names:
-data/template.py `register_template` of v0.8.3 to v0.9.5; a name that no release has may be one that
-people registered themselves.
+only chat models and vision-language models, since a base model has no template. The names:
+data/template.py `register_template` of v0.8.3 to v0.9.5; users may register other names themselves.
 """
 
 import re
@@ -70,7 +69,7 @@ _SEEING: Final = frozenset(
 
 
 def templates_of(repository: str) -> tuple[str, ...]:
-    """The templates that fit a chat model; none where it is unknown."""
+    """The templates that fit a chat model; none if it is unknown."""
     name = f"/{repository.rpartition('/')[2].lower()}"
     return next((each for pattern, each in TEMPLATES.items() if re.search(pattern, name)), ())
 
@@ -121,12 +120,12 @@ _GONE: Final = {
         cpm3 intern marco orion skywork_o1 telechat xverse yayi ziya
     """
 }
-"""Those whose models went with them."""
+"""Templates that were removed with their models, by release."""
 
 
 @cached()
 def template_names(release: str) -> frozenset[str]:
-    """The templates of a release, as of the newest that is known before it."""
+    """The templates of a release, or of the newest known one before it."""
     asked = Version(release)
     names = set(_FIRST.split())
     for each, added in _ADDED.items():
@@ -138,7 +137,7 @@ def template_names(release: str) -> frozenset[str]:
 
 @cached()
 def since(name: str) -> str | None:
-    """The release that brought a template; empty: it was always there; None: no release has it."""
+    """The release that added a template; empty: the first has it; None: no release has it."""
     if name in _FIRST.split():
         return ""
     return next((each for each, added in _ADDED.items() if name in added.split()), None)

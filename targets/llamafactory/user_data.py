@@ -1,7 +1,7 @@
-"""What a user's dataset_info.json says of the names in the YAML: where each lies, and its form.
+"""The location and format of the data sets that a user's dataset_info.json describes.
 
-Reading puts it beside the YAML's own keys, under `KEY`. llamafactory 0.9.1 to 0.9.5 data/parser.py
-`get_dataset_list`, `DatasetAttr.join`; data/loader.py `_load_single_dataset`.
+The reader puts the file beside the YAML's own keys, under `KEY`. llamafactory 0.9.1 to 0.9.5
+data/parser.py `get_dataset_list`, `DatasetAttr.join`; data/loader.py `_load_single_dataset`.
 """
 
 import posixpath
@@ -43,7 +43,7 @@ def _said(found: Mapping[str, Json], names: tuple[str, ...]) -> list[Mapping[str
 
 
 def paths(found: Mapping[str, Json], key: str) -> tuple[str, ...]:
-    """Where the data sets are that a key names; none, unless the place of each is known."""
+    """The locations of the data sets that a key names; none, unless all are known."""
     names = split_names(found.get(key))
     folder = found.get("dataset_dir")
     places = [
@@ -54,9 +54,9 @@ def paths(found: Mapping[str, Json], key: str) -> tuple[str, ...]:
 
 
 def places(found: Mapping[str, Json], key: str) -> list[Mapping[str, str]]:
-    """The data sets that a key names, as `load_dataset` is given them; unknown ones by their names.
+    """The data sets that a key names, as arguments of `load_dataset`; unknown ones by their names.
 
-    Hugging Face datasets 2.14 to 5.0 load.py: a kind of file goes before the file.
+    Hugging Face datasets 2.14 to 5.0 load.py: the file's type is the path, the file is an argument.
     """
     return [_loaded(each) for each in paths(found, key) or split_names(found.get(key))]
 
@@ -82,7 +82,7 @@ def _place(said: Mapping[str, Any], folder: str) -> str | None:
 
 
 def records(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The one form of all records, where it is one that a spec names."""
+    """The one format of all records, if a spec can name it."""
     names = split_names(found.get("dataset"))
     said = _said(found, names)
     forms = {_form(each) for each in said}
@@ -94,7 +94,7 @@ def records(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _form(said: Mapping[str, Any]) -> DataFormat | str:
-    """Empty where a record is none of these; columns that are not named keep no default."""
+    """The format of records; empty if a spec has none for it. Unnamed columns have no default."""
     columns = said.get("columns", _ALPACA)
     if said.get("formatting", "alpaca") == "alpaca":
         named = {key: each for key, each in columns.items() if key in _ALPACA}
@@ -107,7 +107,7 @@ def _form(said: Mapping[str, Any]) -> DataFormat | str:
 
 
 def left(found: Mapping[str, Json], key: str) -> Iterator[str]:
-    """What no other program is told of the data sets that a key names, each with why."""
+    """Why other programs cannot use a key's data sets as they are, one reason at a time."""
     every = {name: (_said(found, (name,)) or [{}])[0] for name in split_names(found.get(key))}
     for name, said in every.items():
         yield from _left(name, said)
@@ -136,5 +136,5 @@ def _left(name: str, said: Mapping[str, Any]) -> Iterator[str]:
 
 
 def is_read(found: Mapping[str, Json]) -> bool:
-    """Whether such a file was read."""
+    """Whether a dataset_info.json was read."""
     return KEY in found

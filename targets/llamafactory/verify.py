@@ -1,4 +1,4 @@
-"""How LLaMA-Factory's parser is asked about the files, and how its answers are read."""
+"""How LLaMA-Factory's parser is run on the files, and how its answers are read."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -48,7 +48,7 @@ def known() -> tuple[Version, ...]:
 
 
 def below(version: Version) -> tuple[str, ...]:
-    """Exact pins of a release and of what it goes with, whatever a spec says."""
+    """Exact pins of a release and its companions, whatever a spec sets."""
     older = [pins for since, pins in _BELOW if version >= Version(since)][-1]
     usual = brought(version)
     above = (f"{name}=={usual[name]}" for name in ("accelerate", "peft"))
@@ -56,7 +56,7 @@ def below(version: Version) -> tuple[str, ...]:
 
 
 def requirements(case: Case) -> tuple[str, ...]:
-    """Exact pins of what a release goes with, as far as its parser imports or asks for it."""
+    """Exact pins of a release's companions, as far as its parser imports or checks them."""
     held = (TRAINER, *((ENGINE,) if on_deepspeed(case.plan) else ()))
     fused = case.plan.loss.path == "fused" and _LIGER in case.software
     liger = (f"{_LIGER}=={case.software[_LIGER]}",) if fused else ()
@@ -65,7 +65,7 @@ def requirements(case: Case) -> tuple[str, ...]:
 
 
 def where(case: Case) -> Where:
-    """The release, with what goes with it. Raises EnvironmentUnavailable for one that is read."""
+    """The environment of the release. Raises EnvironmentUnavailable for one that is only read."""
     if case.version not in known():
         raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
     return Where(PACKAGE, str(case.version), requirements(case))
@@ -87,7 +87,7 @@ def _written(case: Case) -> Mapping[str, Json]:
 
 
 def _named(case: Case) -> tuple[str, ...]:
-    """The path by which the file names DeepSpeed's."""
+    """The path by which the file names DeepSpeed's file."""
     said = _written(case).get("deepspeed")
     return (said,) if isinstance(said, str) else ()
 
@@ -106,15 +106,15 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 
 _AFTER: Final = 1
-"""The token that padding adds to a packed row: hparams/data_args.py `__post_init__`."""
+"""The token by which padding extends a packed row: hparams/data_args.py `__post_init__`."""
 
 
 _SPLIT: Final = ("dataset", "eval_dataset", "lora_target", "additional_target")
-"""Keys whose names the classes make a list of: hparams/data_args.py, finetuning_args.py."""
+"""Keys that the classes split into a list: hparams/data_args.py, finetuning_args.py."""
 
 
 def _joined(key: str, found: Json) -> Json:
-    """Names as they are written, with commas between them."""
+    """A list as it is written in the file: names separated by commas."""
     return ",".join(map(str, found)) if key in _SPLIT and isinstance(found, list) else found
 
 
@@ -122,7 +122,7 @@ def _joined(key: str, found: Json) -> Json:
 
 
 def _hear_sets(case: Case, answer: Any) -> Heard:
-    """Each data set as the program describes it to its loader."""
+    """Each data set as the program passes it to its loader."""
     written: Mapping[str, Any] = document(case.file(INFO), case.delivered[INFO])
     sets: Mapping[str, Any] = answer["sets"]
     values = {name: {**written[name], **_place(each)} for name, each in sets.items()}
@@ -136,7 +136,7 @@ def _place(described: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _read(name: str, said: Mapping[str, Any], described: Mapping[str, Json]) -> Iterator[Fact]:
-    """What the file says of a data set, and what the program holds of it."""
+    """The facts about a data set: what the file sets, and what the program read."""
     told = {key: each for key, each in said.items() if not isinstance(each, Mapping)}
     told |= {**said["columns"], **said.get("tags", {})}
     slot = "data.evaluation" if name == "evaluation" else "data.train"

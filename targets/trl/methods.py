@@ -1,4 +1,4 @@
-"""Files of TRL's further methods (KTO, reward models, RLOO, GKD, PPO): read, and never written."""
+"""Files of TRL's further methods (KTO, reward models, RLOO, GKD, PPO): only read."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,11 +17,11 @@ _MARKS: Final[Mapping[str, frozenset[str]]] = {
     "gkd": frozenset({"lmbda", "seq_kd", "teacher_model_init_kwargs"}),
     "ppo": frozenset({"num_ppo_epochs", "cliprange_value", "vf_coef"}),
 }
-"""Keys of one class and of no other: trl 0.8.6 to 1.16.0 trainer/kto_config.py, reward_config.py,
-rloo_config.py, gkd_config.py (from 0.29 on experimental/gkd), ppo_config.py until 1.15; RLOO shares
-some of PPO's, and is asked first."""
+"""Keys that only one class has: trl 0.8.6 to 1.16.0 trainer/kto_config.py, reward_config.py,
+rloo_config.py, gkd_config.py (from 0.29 on experimental/gkd), ppo_config.py until 1.15. RLOO shares
+some keys with PPO, and is tried first."""
 _OF_OTHERS: Final = frozenset({"base_model", "stage", "finetuning_type", "rl"})
-"""Keys of Axolotl and LLaMA-Factory, which have some of these numbers too."""
+"""Keys of Axolotl and LLaMA-Factory, whose files have some of these keys too."""
 
 
 def _file(method: str) -> File:

@@ -1,7 +1,7 @@
-"""How `trl grpo` loads the model: by keys of ModelConfig from 0.26 on, and otherwise before.
+"""How `trl grpo` loads the model: until 0.25 by `model_init_kwargs`, then by ModelConfig.
 
-In 0.20 and 0.21 scripts/grpo.py calls `from_pretrained` with a name and `trust_remote_code` alone.
-From 0.22 to 0.25 it gives the trainer a name, which loads it with `model_init_kwargs`.
+In 0.20 and 0.21 scripts/grpo.py calls `from_pretrained` with a name and `trust_remote_code` only.
+From 0.22 to 0.25 it passes the trainer a name, which loads it with `model_init_kwargs`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -80,7 +80,7 @@ def _loaded(
     since: str = _BY_TRAINER,
     until: str = _BY_KEYS,
 ) -> Entry:
-    """A keyword of `from_pretrained` that names a dtype."""
+    """A row for a dtype argument of `from_pretrained`."""
     words = {word: dtype for dtype, word in DTYPES.items()}
 
     def write(plan: Plan) -> Mapping[str, Any]:
@@ -98,7 +98,7 @@ def _is_whole(plan: Plan) -> bool:
 
 
 def _weights(name: str, since: str, until: str) -> tuple[Entry, ...]:
-    """The dtype of the weights; what is left of quantised ones TRL makes fp32 after loading."""
+    """Rows for the dtype of the weights; TRL makes those fp32 that are not quantized."""
     key = f"{_KWARGS}.{name}"
 
     def write(plan: Plan) -> str:

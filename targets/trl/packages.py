@@ -1,4 +1,4 @@
-"""Which transformers goes with a release of TRL, and which JSON Schema holds for it."""
+"""The transformers release and the JSON Schema that belong to a release of TRL."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -71,7 +71,7 @@ _SEASONS: Final = (
 )
 """Within the bounds of `Requires-Dist` in the wheels: transformers below 4.47 for 0.12, from 4.46
 for 0.13, 4.50 for 0.18, 4.51 for 0.19, 4.53.2 for 0.20, 4.55 for 0.21, 4.56.1 for 0.23 and 4.56.2
-for 0.27 to 1.16; where a set of known releases exists (compiler/consumers/sets.py), it."""
+for 0.27 to 1.16. If compiler/consumers/sets.py has a set of releases, that is used."""
 
 
 def companions(version: Version) -> Mapping[str, str]:
@@ -81,7 +81,7 @@ def companions(version: Version) -> Mapping[str, str]:
 
 
 def schema_of(method: Method) -> Callable[[Dialect], str | None]:
-    """The schema of a method's file; there is none for releases that were not asked together.
+    """The schema of a method's file; none for releases whose schema was not made together.
 
     The file also holds the keys of TrainingArguments, which differ between majors of transformers.
     """
@@ -96,7 +96,7 @@ def schema_of(method: Method) -> Callable[[Dialect], str | None]:
 
 
 def _transformers_of(name: str) -> Version:
-    """The release of transformers beside which a schema was asked for."""
+    """The release of transformers beside which a schema was made."""
     beside = dict(each.split("==") for each in _load(name)["x-beside"])
     return Version(beside["transformers"])
 
@@ -104,8 +104,8 @@ def _transformers_of(name: str) -> Version:
 def known_keys(method: Method, version: Version) -> Mapping[str, Json]:
     """The schema of every key that the file of a method may have, by key.
 
-    A release that was not asked has the keys of the newest one before it, as far as is known; empty
-    where no such release has the script.
+    An unknown release gets the keys of the newest known one before it; empty if no such release has
+    the script.
     """
     table = {Version(text): name for text, name in _index()[method].items()}
     older = [known for known in table if known <= version]

@@ -1,4 +1,4 @@
-"""What TRL's trainers do not run, or run otherwise than planned."""
+"""Plans that TRL's trainers do not run, or run differently."""
 
 from typing import Final
 

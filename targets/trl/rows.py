@@ -1,4 +1,4 @@
-"""Rows of the files for `trl sft`, `trl dpo` and `trl grpo`: all but the samples is shared."""
+"""Rows of the files for `trl sft`, `trl dpo` and `trl grpo`, which differ only in the samples."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,17 +21,17 @@ _SEQUENCE: Final = "data.sequence"
 
 
 def of_transformers(entry: Entry) -> Entry:
-    """A row that counts releases of transformers, in a target whose own package is trl."""
+    """A row whose releases are those of transformers, in a target whose own package is trl."""
     return entry if entry.package else replace(entry, package="transformers")
 
 
 def _strict(entry: Entry) -> Entry:
-    """The loss as it is computed: a plan for `trl sft` alone cannot count another."""
+    """The row of the loss, in every plan: `trl sft` cannot count another loss."""
     return replace(entry, when=in_every_plan) if entry is IN_PIECES else entry
 
 
 def _listed(entry: Entry) -> tuple[Entry, ...]:
-    """A pattern as a list of one, which the class takes apart: its schema has lists only.
+    """A pattern as a list of one, which the class unpacks: its schema only allows lists.
 
     trl 0.9.6 to 1.16.0 trainer/model_config.py `ModelConfig.__post_init__`.
     """
@@ -51,7 +51,7 @@ _NOT_LOADED: Final = frozenset(map(id, NOT_LOADED))
 _ENTRIES: Final = tuple(
     _DATA.get(id(each), each) for each in SFT.entries if id(each) not in _NOT_LOADED
 )
-"""The rows for `trl sft`, with a card among the files here."""
+"""The rows for `trl sft`, with the data card in this target's folder."""
 _SFT: Final = tuple(
     row for each in _ENTRIES for row in map(of_transformers, _listed(_strict(each)))
 )
@@ -61,7 +61,7 @@ _OWN: Final = frozenset(
 _SHARED: Final = tuple(
     row for each in _ENTRIES if id(each) not in _OWN for row in map(of_transformers, _listed(each))
 )
-"""Data set, model, adapter and the arguments of the Trainer."""
+"""Rows for data set, model, adapter and the Trainer's arguments."""
 
 
 def _key(
@@ -80,19 +80,19 @@ def _rate(source: str, absent: tuple[tuple[str, float], ...]) -> Entry:
 
 
 def _nothing_packed(source: str) -> Entry:
-    """Neither script packs samples."""
+    """A row for scripts that do not pack samples."""
     return fixed("data.packing", False, source, package=TRL)
 
 
 def _only(kind: str, since: str, why: str) -> tuple[Entry, Entry]:
-    """The script's objective; before `since` there is no word for it, so that a plan is refused."""
+    """The script's objective; before `since` no key expresses it, and a plan is refused."""
     slots = ("objective.kind",)
     nothing = Entry((), slots, lambda _: {}, lambda _: {}, why, until=since, package=TRL)
     return nothing, fixed("objective.kind", kind, why, since=since, package=TRL)
 
 
 def _path(source: str) -> tuple[Entry, Entry]:
-    """How log-probabilities are made: of all logits, and from 1.15 on in pieces."""
+    """How log-probabilities are computed: from all logits, and from 1.15 on also in chunks."""
 
     def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
         return {} if found["use_liger_kernel"] is True else {"loss.path": "full"}
@@ -126,7 +126,7 @@ _DPO_PROMPT: Final = derived(
 
 
 def _pair_loss(*, several: bool) -> Entry:
-    """One loss; from 0.20 on the key holds a list of them."""
+    """The loss; from 0.20 on the key holds a list of losses."""
 
     def write(plan: Plan) -> Mapping[str, Any]:
         return {"loss_type": [plan.objective.loss] if several else plan.objective.loss}
@@ -149,7 +149,7 @@ def _pair_loss(*, several: bool) -> Entry:
 
 
 def _write_reference(plan: Plan) -> Mapping[str, Any]:
-    """Beside the key, the one that decides what the trainer takes by itself."""
+    """Write the key with `use_peft`, which decides the trainer's default."""
     before = plan.objective.reference == "precomputed"
     asked = {"precompute_ref_log_probs": True} if before else {}
     return {"use_peft": plan.adapter.kind == "lora", **asked}
@@ -180,7 +180,7 @@ _PROMPT: Final = "generation.prompt"
 
 
 def _read_lengths(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The sequence is known where both parts are; without a bound on prompts the data has it."""
+    """The lengths; the sequence is known only if prompt and completion are bounded."""
     names = {_PROMPT: "max_prompt_length", _COMPLETION: "max_completion_length"}
     said = {slot: found[key] for slot, key in names.items() if isinstance(found.get(key), int)}
     return {**said, _SEQUENCE: sum(said.values())} if len(said) == len(names) else said
@@ -218,7 +218,7 @@ def _write_engine(plan: Plan) -> Mapping[str, Any]:
 
 
 def _read_engine(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without a mode it depends on the release, and without a share nothing is known of it."""
+    """The engine; the default mode depends on the release, and the share is unknown unless set."""
     if found.get("use_vllm") is not True:
         return _BY_TRANSFORMERS
     mode, share = found.get("vllm_mode"), found.get(_SHARE)
@@ -270,7 +270,7 @@ _ANSWERS_IN_TURN: Final = replace(
 
 
 def _read_rewards(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A command line with one function has a word where a file has a list."""
+    """The rewards; a command line with one function has a word, a file has a list."""
     names = found["reward_funcs"]
     return {"objective.rewards": (names,) if isinstance(names, str) else tuple(names)}
 
@@ -300,7 +300,7 @@ READ_ENTRIES: Final = (
     *_SHARED,
     _rate("trl 0.8.6 to 1.16.0 trainer/kto_config.py, reward_config.py, rloo_config.py", ()),
 )
-"""What the files of further methods share with those that are written."""
+"""Rows that the files of further methods share with the written ones."""
 DPO_ENTRIES: Final = (
     *_SHARED,
     *widening("0.29"),
@@ -319,7 +319,7 @@ DPO_ENTRIES: Final = (
 _LOADED: Final = frozenset(
     key for each in (*MODEL, *QUANTIZATION, trust(until=None)) for key in each.keys
 ) - {"model_name_or_path"}
-"""Keys of ModelConfig that say how the model is loaded."""
+"""Keys of ModelConfig for loading the model."""
 
 
 def _loads(entry: Entry) -> bool:

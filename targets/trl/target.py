@@ -95,7 +95,7 @@ _CANNOT: Final = {
 
 
 def entry(plan: Plan, dialect: Dialect) -> tuple[str, ...]:
-    """The script of a method as a module; `trl sft` is the same behind accelerate's launcher.
+    """The module of a method's script; `trl sft` starts it by accelerate's launcher.
 
     trl 0.8.1 to 0.12.2 commands/scripts, and from 0.13 on scripts (`make_parser`, `main`).
     """
@@ -109,7 +109,10 @@ _SCRIPTS: Final = Version("0.13")
 
 
 def _records(plan: Plan) -> tuple[Record, ...]:
-    """trl 1.16.0 docs/source/dataset_formats.md; data_utils.py `maybe_convert_to_chatml`."""
+    """The records that the scripts accept.
+
+    trl 1.16.0 docs/source/dataset_formats.md; data_utils.py `maybe_convert_to_chatml`.
+    """
     if plan.objective.kind == "dpo":
         return (Record(("chosen", "rejected")),)
     if plan.objective.kind == "grpo":

@@ -1,4 +1,4 @@
-"""How TRL's scripts are asked about the file that each is given, and how their answers are read."""
+"""How TRL's scripts are run on their files, and how their answers are read."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -29,7 +29,7 @@ _LORA: Final[Mapping[str, str]] = {
 
 
 def where(case: Case) -> Where:
-    """The set of the release of TRL, or of the transformers that is named beside it."""
+    """The set of the release of TRL, with the transformers that `software` names."""
     known = choose("trl", str(case.version))
     named = case.software.get("transformers")
     if named is None or f"transformers=={named}" in known.requirements:
@@ -55,7 +55,7 @@ def _name(method: Method) -> str:
 
 
 def _beside(case: Case, _: Answers) -> Question | None:
-    """The script's file, whose class fills in what ds_config.json leaves to it."""
+    """The question for the script's file, whose class fills what ds_config.json leaves to it."""
     held = [(method, file) for method, file in _FILES.items() if file in case.delivered]
     if not held or DS_CONFIG not in case.delivered:
         return None

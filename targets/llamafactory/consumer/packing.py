@@ -10,7 +10,7 @@ from typing import Any
 
 
 def rows(question: Mapping[str, Any]) -> int:
-    """How many rows `greedy_knapsack` makes of `lengths` for a capacity of `sequence`."""
+    """The number of rows that `greedy_knapsack` makes of `lengths` for a capacity of `sequence`."""
     place = Path(str(distribution("llamafactory").locate_file("llamafactory")))
     file = place / "data" / "processor" / "processor_utils.py"
     spec = importlib.util.spec_from_file_location("llamafactory_packing", file)

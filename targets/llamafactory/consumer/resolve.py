@@ -1,4 +1,4 @@
-"""What LLaMA-Factory's own parser makes of a YAML, before a model is loaded."""
+"""The arguments that LLaMA-Factory's own parser reads from a YAML, before a model is loaded."""
 
 import importlib
 import importlib.util
@@ -23,12 +23,12 @@ from tunec.targets.huggingface.consumer.hardware import machine
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The file as `llamafactory.train.tuner.run_exp` goes on with it.
+    """The arguments with which `llamafactory.train.tuner.run_exp` continues after parsing the file.
 
-    In: `yaml`; `files` (texts of what it names, by path); `model_config` and `max_steps` for
-    DeepSpeed's file; the declared machine. Out: `version`; `refused` (None, or stage, type and
+    In: `yaml`; `files` (the texts of the files it names, by path); `model_config` and `max_steps`
+    for DeepSpeed's file; the declared machine. Out: `version`; `refused` (None, or stage, type and
     message); `values` of all fields of its classes; `sets`, how each data set is read, by name;
-    `derived` and `deepspeed` as the Trainer's arguments come to them.
+    `derived` and `deepspeed`, as the Trainer's arguments resolve them.
     """
     answer: dict[str, Any] = {
         "version": version("llamafactory"),
@@ -54,7 +54,7 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
-    """Fill the answer as far as the program comes, then raise what stopped it."""
+    """Fill the answer as far as the program runs, then raise the error that stopped it."""
     parser: Any = importlib.import_module("llamafactory.hparams.parser")
     with stage("parse"):
         model, data, training, tuning, writing = parser.get_train_args(
@@ -76,7 +76,7 @@ def _sets(data: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _reader() -> Any:
-    """`llamafactory.data.parser` without its package, which imports what reads sound and images."""
+    """`llamafactory.data.parser` without its package, which imports audio and image readers."""
     name = "llamafactory.data.parser"
     place = files("llamafactory").joinpath("data", "parser.py")
     spec = importlib.util.spec_from_file_location(name, str(place))

@@ -25,7 +25,7 @@ from tunec.targets.llamafactory.templates import sees, since, template_names, te
     reads=("llamafactory:template",),
 )
 def template_of_another_family(run: LintContext) -> Iterator[Finding]:
-    """The template is another family's."""
+    """The chat template belongs to another family of models."""
     for document in run.of("llamafactory"):
         at, model = document.get("template"), document.get("model_name_or_path")
         if document.is_view or at is None or model is None or document.value("stage") == "pt":
@@ -52,8 +52,8 @@ def template_of_another_family(run: LintContext) -> Iterator[Finding]:
 
 
 _ALIKE: Final = (("qwen", "qwen3"), ("vicuna", "llava"))
-"""Templates whose turns are written alike: llamafactory 0.9.5 data/template.py. The second of the
-last pair takes images too, of which an export sees none."""
+"""Templates with the same format of turns: llamafactory 0.9.5 data/template.py. The second of the
+last pair also takes images."""
 
 
 def _writes_alike(document: Document, written: str, own: str) -> bool:
@@ -65,7 +65,7 @@ def _writes_alike(document: Document, written: str, own: str) -> bool:
 
 
 def _of_nobody(run: LintContext, at: Place, fitting: str) -> Iterator[Finding]:
-    """A name that no release has: refused, unless code of this repository registers it."""
+    """A template that no release has: refused, unless code of this repository registers it."""
     if run.own.holds(f'name="{at.value}"') or run.own.quotes(at.value):
         return
     yield Finding(
@@ -117,7 +117,8 @@ def _release_finding(run: LintContext, at: Place, name: str, names: frozenset[st
 
 
 _BASE: Final = re.compile(r"/(meta-)?llama-3(\.[12])?-\d+b$")
-"""Base models of Llama 3, whose rows of `<|eot_id|>` and its like were never trained."""
+"""Base models of Llama 3, in which the embeddings of `<|eot_id|>` and similar tokens are
+untrained."""
 _WORDS: Final = ("llama3",)
 _EMBEDDINGS: Final = frozenset({"embed_tokens", "lm_head"})
 
@@ -130,7 +131,7 @@ _EMBEDDINGS: Final = frozenset({"embed_tokens", "lm_head"})
     reads=("llamafactory:template",),
 )
 def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
-    """An adapter is to speak in turns whose marks the base model has never seen."""
+    """An adapter is trained with turn tokens whose embeddings the base model never trained."""
     for lora in loras(run):
         document = lora.document
         at, model = document.get("template"), document.get("model_name_or_path")
@@ -175,7 +176,7 @@ packing_lets_samples_mix = rows(
 
 
 _BEFORE: Final = ("dispatch_batches", "split_batches")
-"""Keys of releases before, which say who reads."""
+"""Keys of earlier releases that decide which process reads the data."""
 
 
 @rule(
@@ -186,7 +187,7 @@ _BEFORE: Final = ("dispatch_batches", "split_batches")
     reads=("llamafactory:streaming",),
 )
 def streamed_batches_handed_out(run: LintContext) -> Iterator[Finding]:
-    """One process reads a stream for all, and joins batches of several lengths."""
+    """One process reads a stream for all, and concatenates batches of several lengths."""
     world = run.world.value if run.world is not None else None
     if not isinstance(world, int) or world < 2:
         return
@@ -206,7 +207,7 @@ def streamed_batches_handed_out(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_even(document: Document) -> bool:
-    """Packed samples are of one length; pre-training packs by default."""
+    """Whether all batches have one length: packed samples do, and pre-training packs by default."""
     packed = document.value("packing")
     is_packed = packed if packed is not None else document.value("stage") == "pt"
     return bool(is_packed or document.value("neat_packing"))
@@ -263,7 +264,7 @@ _TOGETHER: Final = 2
     reads=("llamafactory:cutoff_len",),
 )
 def video_longer_than_sequence(run: LintContext) -> Iterator[Finding]:
-    """A video of the frames and pixels that are asked for has more tokens than the sequence."""
+    """A video with the requested frames and pixels has more tokens than the sequence."""
     for document in run.of("llamafactory"):
         if not document.is_view:
             yield from _of(document)

@@ -175,7 +175,7 @@ def refused_together(run: LintContext) -> Iterator[Finding]:
 
 
 def _in_dpo(run: LintContext, document: Document) -> Iterator[Finding]:
-    """PiSSA changes the base, which is DPO's reference."""
+    """PiSSA changes the base, which is the reference of DPO."""
     at, stage = where(document, "pissa_init"), where(document, "stage=dpo")
     if (
         at is not None
@@ -206,7 +206,7 @@ def _in_ppo(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _expanded(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Blocks are added between equal groups of layers."""
+    """LLaMA Pro adds blocks between equal groups of layers, so their number must be divisible."""
     pro, count = where(document, "use_llama_pro"), document.get("freeze_trainable_layers")
     number = abs(count.value) if count is not None and isinstance(count.value, int) else 2
     layers = max((s.layers for s in run.model.architecture.stacks), default=0) if run.model else 0
@@ -228,7 +228,7 @@ _PACKED: Final = frozenset(
 
 
 def _packed_early(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Before 0.9.2 only some models could be packed neatly, and none that sees."""
+    """Before 0.9.2 neat packing supports only some models, and none with images."""
     packed, named = where(document, "neat_packing"), document.get("model_name_or_path")
     if packed is None or named is None or not run.runs("llamafactory<0.9.2"):
         return
@@ -242,7 +242,7 @@ def _packed_early(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _packed(document: Document) -> Iterator[Finding]:
-    """Neat packing needs a mask by blocks, which two families do not take in FlashAttention."""
+    """Neat packing needs a block mask, which two families do not support in FlashAttention."""
     packed, kernel = where(document, "neat_packing"), where(document, "flash_attn=fa2")
     name = document.get("model_name_or_path")
     said = str(name.value).lower() if name is not None else ""
@@ -270,7 +270,7 @@ _OF_DATA: Final = (
     Need("do_train", ("dataset",), "there is nothing to train on"),
     Need("val_size", ("dataset",), "it is a share of that"),
 )
-"""Asked of whole files alone: what a part leaves out is not known."""
+"""Checked in whole files only: a part of a file may leave the data to another part."""
 _NEEDS: Final = (
     Need("interleave_probs", ("mix_strategy~interleave",), "concatenated data is not drawn"),
     Need("streaming", ("max_steps",), "the length of a stream is not known"),
@@ -314,7 +314,7 @@ def refused_without(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_open(run: LintContext, document: Document) -> bool:
-    """Whether its data is left for the reader to name, or split by the repository's own words."""
+    """Whether the user is to name the data, or the repository's own code splits it."""
     places = (document.get(key) for key in ("dataset", "eval_dataset"))
     if any(each is not None and each.value is None for each in places):
         return True
@@ -325,7 +325,7 @@ def _is_open(run: LintContext, document: Document) -> bool:
 
 
 def _shares(document: Document) -> Iterator[Finding]:
-    """As many shares as data sets."""
+    """`interleave_probs` has as many shares as there are data sets."""
     shares = where(document, "interleave_probs")
     count = _count(shares)
     for key in ("dataset", "eval_dataset"):

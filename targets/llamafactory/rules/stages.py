@@ -37,7 +37,7 @@ _OF_A_STAGE: Final = tuple(
     reads=("llamafactory:stage",),
 )
 def refused_outside_its_stage(run: LintContext) -> Iterator[Finding]:
-    """An option that LLaMA-Factory takes in one stage only."""
+    """An option that LLaMA-Factory accepts in one stage only."""
     yield from found(_OF_A_STAGE, run)
     for document in run.of("llamafactory"):
         stage = document.get("stage")
@@ -56,8 +56,8 @@ def refused_outside_its_stage(run: LintContext) -> Iterator[Finding]:
 _LATE: Final = "llamafactory>=0.9.4"
 _ASKED: Final = "trl>=0.20"
 _OTHERS: Final = ("hinge", "ipo")
-"""Of LLaMA-Factory's words: sigmoid is computed by default, orpo and simpo by itself; of kto_pair
-`dpo-loss-unknown` speaks."""
+"""LLaMA-Factory's losses that are not computed: sigmoid is the default, orpo and simpo are computed
+by LLaMA-Factory itself, and `dpo-loss-unknown` checks kto_pair."""
 
 
 @rule(
@@ -68,7 +68,7 @@ _OTHERS: Final = ("hinge", "ipo")
     reads=("llamafactory:pref_loss",),
 )
 def preference_loss_not_computed(run: LintContext) -> Iterator[Finding]:
-    """A loss of preferences that LLaMA-Factory takes and that TRL does not compute."""
+    """A preference loss that LLaMA-Factory accepts and TRL does not compute."""
     for document in run.of("llamafactory"):
         at, stage = document.get("pref_loss"), document.value("stage")
         if at is None or document.is_view or stage != "dpo" or at.value not in _OTHERS:
@@ -149,7 +149,7 @@ _NEEDS: Final = (
         "double_quantization=true & quantization_bit", ("quantization_bit=4",), "8 bits have none"
     ),
 )
-"""Read only where one of the others holds."""
+"""Keys that are read only if one of the conditions holds."""
 
 
 _STAGES: Final = ("pt", "sft", "rm", "ppo", "dpo", "kto")
@@ -168,7 +168,7 @@ _STAGES: Final = ("pt", "sft", "rm", "ppo", "dpo", "kto")
     ),
 )
 def option_of_another_choice(run: LintContext) -> Iterator[Finding]:
-    """An option of a method, loss or optimizer that is not the one that was chosen."""
+    """An option of a method, loss or optimizer that is not the selected one."""
     for document in run.of("llamafactory"):
         if document.is_view:
             continue
@@ -187,7 +187,7 @@ def option_of_another_choice(run: LintContext) -> Iterator[Finding]:
 
 
 def _resumed(document: Document) -> Iterator[Finding]:
-    """Reward models and PPO begin anew, unless it is an adapter that goes on."""
+    """Reward models and PPO do not resume, unless an adapter is continued."""
     at, stage = where(document, "resume_from_checkpoint"), document.get("stage")
     kind = document.value("finetuning_type", "lora")
     if at is None or stage is None or stage.value not in ("rm", "ppo"):
@@ -265,7 +265,7 @@ _OF_LANGUAGE: Final = frozenset(
         *("qkv_proj", "gate_up_proj", "query_key_value", "c_attn", "W_pack", "wqkv"),
     }
 )
-"""Names of layers that are no part of any projector's name."""
+"""Names of layers that occur in no projector."""
 
 
 @rule(
@@ -276,7 +276,7 @@ _OF_LANGUAGE: Final = frozenset(
     reads=(f"llamafactory:{_SWITCH}",),
 )
 def projector_not_adapted(run: LintContext) -> Iterator[Finding]:
-    """LLaMA-Factory is to train the projector, and LoRA is put elsewhere."""
+    """The projector is to be trained, and LoRA targets other layers."""
     for document in run.of("llamafactory"):
         at, method = document.get(_SWITCH), document.get("finetuning_type")
         if at is None or at.value is not False or not _is_lora(document):
@@ -300,7 +300,7 @@ def projector_not_adapted(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_lora(document: Document) -> bool:
-    """LoRA is its default."""
+    """Whether the method is LoRA, the default, with known targets."""
     return document.value("finetuning_type") in (None, "lora") and not document.unknown & {
         "finetuning_type",
         "lora_target",

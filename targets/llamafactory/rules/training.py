@@ -1,4 +1,4 @@
-"""Settings of LLaMA-Factory that training does not follow."""
+"""Settings of LLaMA-Factory that training ignores."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _ON = ("1", "true", "y")
     hardware=True,
 )
 def deepspeed_without_torchrun(run: LintContext) -> Iterator[Finding]:
-    """LLaMA-Factory starts one process without torchrun, and DeepSpeed is asked for."""
+    """LLaMA-Factory starts one process without torchrun, and DeepSpeed is requested."""
     for launcher in launches(run, "llamafactory"):
         at, seen = _deepspeed_file(run), _seen(run, launcher)
         place = launcher.get("launcher")
@@ -62,7 +62,7 @@ def _is_forced(launcher: Document) -> bool:
 
 
 def _seen(run: LintContext, launcher: Document) -> tuple[int, Place | None] | None:
-    """Devices that the command sees, and what says so; None: unknown."""
+    """The number of devices that the command sees, and the place that sets it; None: unknown."""
     visible = variable(launcher, "CUDA_VISIBLE_DEVICES")
     names = listed(visible)
     if names is not None:
@@ -84,7 +84,7 @@ _INDEX: Final = re.compile(r"\.\{\}\.")
     ),
 )
 def frozen_modules_missing(run: LintContext) -> Iterator[Finding]:
-    """Freeze-tuning or LoRA is asked for parts of the model that are not there, or are frozen."""
+    """Freeze-tuning or LoRA names parts of the model that do not exist, or are frozen."""
     for document in run.of("llamafactory"):
         if document.is_view:
             continue
@@ -94,7 +94,7 @@ def frozen_modules_missing(run: LintContext) -> Iterator[Finding]:
 
 
 def _named(document: Document, architecture: "Architecture") -> Iterator[Finding]:
-    """The names that stand directly below a layer: `self_attn`, and no `q_proj`."""
+    """`freeze_trainable_modules` takes names directly below a layer: `self_attn`, not `q_proj`."""
     yield from _beside_layers(document, architecture)
     at = where(document, "freeze_trainable_modules")
     blocks = _blocks(architecture)
@@ -112,7 +112,7 @@ def _named(document: Document, architecture: "Architecture") -> Iterator[Finding
 
 
 def _beside_layers(document: Document, architecture: "Architecture") -> Iterator[Finding]:
-    """Modules outside of the layers: the embeddings, the last norm, the head."""
+    """`freeze_extra_modules` takes modules outside of the layers: embeddings, last norm, head."""
     at = where(document, "freeze_extra_modules")
     outside = {each.path for each in architecture.modules if not _INDEX.search(each.path)}
     names = {path.rpartition(".")[2] for path in {*outside, architecture.head or ""} if path}
@@ -137,9 +137,9 @@ def _names(at: Place) -> list[str]:
 
 
 def _frozen(run: LintContext, document: Document) -> Iterator[Finding]:
-    """All linear layers of a model with eyes whose language model is frozen.
+    """LoRA on all linear layers of a vision-language model whose language model is frozen.
 
-    Those of its tower are frozen by default, and the projector never counts among them.
+    The layers of its tower are frozen by default, and `all` never includes the projector.
     """
     at = where(document, "freeze_language_model=true & finetuning_type=lora")
     eyes = document.get("freeze_vision_tower")
@@ -167,7 +167,7 @@ _LATER: Final = frozenset(
     {"gemma3", "gemma3_text", "glm", "glm4", "glm4v", "granite", "llava", "mllama", "olmo2"}
     | {"paligemma", "qwen2_5_vl", "qwen3", "qwen3_moe", "qwen3_next", "qwen3_5", "gpt_oss"}
 )
-"""Kinds of models from 0.9.2 to 0.9.5 on."""
+"""Model types that releases from 0.9.2 to 0.9.5 added."""
 _FIRST: Final = "llamafactory<0.9.2"
 
 
@@ -179,7 +179,7 @@ _FIRST: Final = "llamafactory<0.9.2"
     reads=("llamafactory:enable_liger_kernel",),
 )
 def liger_not_for_the_model(run: LintContext) -> Iterator[Finding]:
-    """Liger's kernels are asked for in a model that LLaMA-Factory has none for."""
+    """Liger's kernels are requested for a model that LLaMA-Factory has none for."""
     card = run.model.card if run.model is not None else None
     kind = card.config.get("model_type") if card is not None else None
     if not isinstance(kind, str) or kind in _EARLY:
@@ -209,7 +209,7 @@ _PATCHED: Final = "llama"
     reads=("llamafactory:shift_attn",),
 )
 def shifted_attention_ignored(run: LintContext) -> Iterator[Finding]:
-    """Shifted short attention is asked for in a model that LLaMA-Factory cannot give it to."""
+    """Shifted short attention is requested for a model that LLaMA-Factory cannot patch."""
     model = run.model
     for document in run.of("llamafactory"):
         at = document.get("shift_attn")
@@ -256,7 +256,7 @@ _OWN = "disable_gradient_checkpointing"
     reads=("llamafactory:gradient_checkpointing",),
 )
 def checkpointing_not_turned_off(run: LintContext) -> Iterator[Finding]:
-    """LLaMA-Factory recomputes unless its own key turns that off."""
+    """LLaMA-Factory recomputes activations unless its own key turns that off."""
     for document in run.of("llamafactory"):
         said, own = document.get("gradient_checkpointing"), document.get(_OWN)
         if said is None:
@@ -296,7 +296,7 @@ def _on_again(said: Place, own: Place) -> Finding:
     reads=("llamafactory:*",),
 )
 def experts_without_balancing(run: LintContext) -> Iterator[Finding]:
-    """A router is trained without the loss that spreads tokens over experts."""
+    """A router is trained without the load balancing loss."""
     if not experts(run) or has_adapter(run):
         return
     for document in run.of("llamafactory"):

@@ -1,4 +1,4 @@
-"""Words and keys that LLaMA-Factory does not know."""
+"""Values and keys that LLaMA-Factory does not know."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -26,8 +26,8 @@ _USED: Final[Mapping[str, Consequence]] = {
 }
 """llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `__post_init__`: assert, Invalid
 fine-tuning method; train/tuner.py `run_exp`: Unknown task, before anything is loaded;
-data/data_utils.py `merge_dataset`. Others are looked at while the model is loaded, but for
-pref_loss, which is the loss's (`preference-loss-not-computed`)."""
+data/data_utils.py `merge_dataset`. Others are used while the model is loaded, except pref_loss,
+which the loss uses (`preference-loss-not-computed`)."""
 
 
 @rule(
@@ -38,14 +38,14 @@ pref_loss, which is the loss's (`preference-loss-not-computed`)."""
     reads=tuple(f"{kind}:*" for kind in _KINDS),
 )
 def word_not_taken(run: LintContext) -> Iterator[Finding]:
-    """A word that its reader does not know."""
+    """A value that is none of the reader's choices."""
     for document in run.documents:
         if document.kind in _KINDS and document.target is not None and _is_written(document):
             yield from _of(run, document)
 
 
 def _is_written(document: Document) -> bool:
-    """Whether its words are as somebody wrote them: those of `config.env` become flags as well."""
+    """Whether a user wrote the values; those of `config.env` also appear as flags."""
     is_flags = document.kind == "simpletuner" and document.format == "shell"
     return is_flags or not document.is_view
 
@@ -73,34 +73,34 @@ def _of(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _is_own(run: LintContext, document: Document, word: str) -> bool:
-    """Whether the repository may hold the program: its source has the word.
+    """Whether the repository may contain the program: its source has the value.
 
-    It does not where the command line names the release that reads the file.
+    It does not if the command line names the release that reads the file.
     """
     release = run.release(document.kind)
     return run.own.quotes(word) and not (release.is_named and release.pin is None)
 
 
 def _is_as_read(run: LintContext, document: Document) -> bool:
-    """Whether the choices are those of the release: SimpleTuner's before 3 were fewer, or none."""
+    """Whether the choices are those of the release: SimpleTuner before 3 had fewer, or none."""
     return document.kind != "simpletuner" or run.release("simpletuner").is_known
 
 
 def _used(run: LintContext, name: str) -> Consequence:
-    """Where LLaMA-Factory first uses a word of its file."""
+    """The stage in which LLaMA-Factory first uses a value of its file."""
     if name == "pref_loss":
         return "step" if run.runs("llamafactory<0.9.4") else "silent"
     return _USED.get(name, "load")
 
 
 def _when(run: LintContext, document: Document, name: str) -> Consequence | None:
-    """A word that the reader passes on is refused by TrainingArguments."""
+    """A value that the reader passes on is refused by TrainingArguments."""
     is_passed = document.kind == "axolotl" and name in LATE
     return "init" if is_passed and run.runs("axolotl<0.19") is not True else None
 
 
 def _is_word(document: Document, value: object) -> bool:
-    """A text; in LLaMA-Factory's own words also a switch, and a number that SimpleTuner lists."""
+    """Whether a value is a choice: a text; for LLaMA-Factory true, for SimpleTuner a number."""
     if document.kind == "llamafactory" and value is True:
         return True
     if document.kind == "simpletuner" and type(value) is int:
@@ -117,7 +117,7 @@ def _is_word(document: Document, value: object) -> bool:
     unless="declared",
 )
 def key_of_no_release(run: LintContext) -> Iterator[Finding]:
-    """A key of LLaMA-Factory's or Axolotl's file that none of its classes has in any release."""
+    """A key that no class of LLaMA-Factory or Axolotl has in any release."""
     yield from _in_axolotl(run)
     if run.runs("llamafactory<0.9"):
         return
@@ -142,7 +142,7 @@ def key_of_no_release(run: LintContext) -> Iterator[Finding]:
 
 
 def _in_axolotl(run: LintContext) -> Iterator[Finding]:
-    """Keys that Axolotl leaves where it reads its file; a plugin that is named has some too."""
+    """Keys that Axolotl drops when it reads its file; a named plugin may define further keys."""
     every = keys_ever("axolotl")
     for document in run.of("axolotl"):
         if document.is_view or run.runs("axolotl<0.8") or document.get("plugins") is not None:
@@ -164,25 +164,25 @@ def _in_axolotl(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_idle(document: Document, path: str) -> bool:
-    """Whether the key is a detail of what is left empty: `eval_table_size:`."""
+    """Whether the key belongs to a setting that is left empty: `eval_table_size:`."""
     begins = path.rpartition("_")[0].rpartition("_")[0]
     off = (name for name, at in document.found.items() if at.value in (None, False, 0))
     return len(begins) > 4 and any(name.startswith(f"{begins[:10]}_") for name in off)
 
 
 def _is_read(run: LintContext) -> bool:
-    """Whether the release is named, and one of those whose keys are known."""
+    """Whether the release is given, and its keys are known."""
     release = run.release("llamafactory")
     return release.is_named and str(release.version) in releases_of("llamafactory")
 
 
 _PLUGINS: Final = ("liger_", "cut_cross_entropy", "spectrum_", "kd_")
-"""How the options of plugins begin that are told as theirs (`option-without-its-plugin`)."""
+"""Prefixes of plugins' options, which `option-without-its-plugin` reports."""
 
 
 @cached()
 def _known() -> frozenset[str]:
-    """The fields of its own classes and of the trainer's in every release that is known."""
+    """The fields of LLaMA-Factory's and the Trainer's classes in every known release."""
     trainers = (fields_of("training_arguments", each) for each in _trainers())
     return keys_ever("llamafactory").union(*trainers, _MEANT_FOR_THE_CLI)
 
@@ -202,7 +202,7 @@ _ELSEWHERE: Final = frozenset(
 _MEANT_FOR_THE_CLI: Final = frozenset(
     {"config", "nproc_per_node", "predict_with_generate", "min_pixels", "max_pixels"}
 )
-"""Also Seq2SeqTrainingArguments, and what forks for Qwen's models read."""
+"""Keys of Seq2SeqTrainingArguments, and of forks for Qwen's models."""
 
 
 _BITS: Final = {"bnb": (4, 8), "bitsandbytes": (4, 8), "hqq": (1, 2, 3, 4, 5, 6, 8), "eetq": (8,)}
@@ -217,7 +217,7 @@ _BESIDE: Final = ("ref_model_quantization_bit", "reward_model_quantization_bit")
     reads=keys("llamafactory", "quantization_bit", "export_quantization_bit", *_BESIDE),
 )
 def bits_not_offered(run: LintContext) -> Iterator[Finding]:
-    """A number of bits that the quantisation method does not have."""
+    """A number of bits that the quantization method does not support."""
     for document in run.of("llamafactory"):
         method = document.get("quantization_method")
         word = "bnb" if method is None else str(method.value)
@@ -280,8 +280,8 @@ pure_bf16_refused = rows(
 _DEFAULT: Final = 2048
 """llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `cutoff_len`."""
 _SHORTEST: Final = 4096
-"""A model whose own positions are stretched is measured by what they were before: 8192 for
-Llama 3.1, 4096 for DeepSeek V2 (config.json `original_max_position_embeddings`)."""
+"""The original context length is what matters for models whose positions are already scaled: 8192
+for Llama 3.1, 4096 for DeepSeek V2 (config.json `original_max_position_embeddings`)."""
 
 
 @rule(
@@ -292,7 +292,7 @@ Llama 3.1, 4096 for DeepSeek V2 (config.json `original_max_position_embeddings`)
     reads=("llamafactory:rope_scaling",),
 )
 def rope_scaling_without_need(run: LintContext) -> Iterator[Finding]:
-    """Positions are to be stretched for sequences that the model takes as it is."""
+    """Positions are scaled for sequences that fit the model's context."""
     for document in run.of("llamafactory"):
         at, length = document.get("rope_scaling"), document.get("cutoff_len")
         if at is None or not isinstance(at.value, str) or "cutoff_len" in document.unknown:

@@ -1,7 +1,7 @@
-"""TRL's scripts asked about the file that they are given by `--config`.
+"""TRL's scripts run on the file that is given by `--config`.
 
-Runs inside an environment that holds one release with the transformers that it goes with, never in
-tunec's own process. Verbs: `schema`, `resolve`; see the functions.
+Runs inside an environment that holds one release and its release of transformers, never in tunec's
+own process. Verbs: `schema`, `resolve`; see the functions.
 """
 
 from tunec.targets.huggingface.consumer.trl_files import script

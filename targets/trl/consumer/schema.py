@@ -18,7 +18,7 @@ _ENVIRONMENT: Final[Schema] = {"type": "object", "x-class": "TrlParser"}
 
 
 def schema(question: Mapping[str, Any]) -> Schema | None:
-    """The schema (draft 2020-12) of the file of `method`; None where the release has no script.
+    """The schema (draft 2020-12) of the file of `method`; None if the release has no script.
 
     `x-class` names the class that a key is a field of.
     """
@@ -38,8 +38,9 @@ def schema(question: Mapping[str, Any]) -> Schema | None:
 
 
 _PATTERN: Final = "lora_target_modules"
-"""Which PEFT takes as a text, too. trl 0.8.6 commands/cli_utils.py `update_dataclasses_with_config`
-sets what the file says on objects that are made already, whatever their types."""
+"""A key that PEFT also accepts as a text. trl 0.8.6 commands/cli_utils.py
+`update_dataclasses_with_config` sets the file's values on finished objects, whatever their
+types."""
 
 
 def _or_text(kind: Schema) -> Schema:
@@ -68,7 +69,7 @@ _WHOLE: Final = "model_name_or_path: model\noutput_dir: out\ndataset_name: data\
 
 
 def _refuses_unknown(method: str) -> bool:
-    """Whether the script refuses a file for a key that no class has; some releases pass it over."""
+    """Whether the script refuses a key that no class has; some releases ignore it."""
     whole, more = (
         script({"method": method, "yaml": text})["refused"]
         for text in (_WHOLE, f"{_WHOLE}no_class_has_this: 1\n")

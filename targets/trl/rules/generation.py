@@ -1,4 +1,4 @@
-"""Generation while training by reward."""
+"""Generation while training with rewards."""
 
 from collections.abc import Iterator
 from math import gcd, inf
@@ -33,7 +33,7 @@ from tunec.schemas.frozen import replace
     reads=grouped("generation_batch_size"),
 )
 def generation_batch_given_twice(run: LintContext) -> Iterator[Finding]:
-    """GRPO's generation batch is given twice, or does not fit the batch of a step."""
+    """The generation batch is given twice, or is not a multiple of the batch of a step."""
     for document, name in preferences(run):
         batch = trl(document, "generation_batch_size")
         if name != "grpo" or batch is None:
@@ -63,13 +63,13 @@ def _global(run: LintContext, document: Document) -> int | None:
 
 
 class _Bounds(Struct, frozen=True):
-    """The numbers that a key may have, and what becomes of another."""
+    """The range of a key's values, and what happens to others."""
 
     key: str
     least: float
     most: float
     is_open: bool
-    """Whether the least itself is not taken."""
+    """Whether the lower bound is excluded."""
     consequence: Consequence
     why: str
 
@@ -91,8 +91,8 @@ _BOUNDS: Final = (
 
 
 _TOP: Final = _Bounds("top_k", 0, inf, False, "step", _LOOKED_AT)
-"""transformers 5.23.0 generation/logits_process.py `TopKLogitsWarper`, run: has to be a strictly
-positive integer, but is -1; 0 is none, and to vLLM -1 is none too."""
+"""transformers 5.23.0 generation/logits_process.py `TopKLogitsWarper`, run: "has to be a strictly
+positive integer, but is -1"; 0 means none, and for vLLM -1 means none too."""
 
 
 @rule(
@@ -103,7 +103,7 @@ positive integer, but is -1; 0 is none, and to vLLM -1 is none too."""
     reads=grouped(*(each.key for each in (*_BOUNDS, _TOP))),
 )
 def generation_number_refused(run: LintContext) -> Iterator[Finding]:
-    """A number of GRPO or RLOO that its generation cannot use."""
+    """A value of GRPO or RLOO that generation cannot use."""
     for document, method in preferences(run):
         by_vllm = trl(document, "use_vllm")
         plain = by_vllm is None or by_vllm.value in (False, "false")
@@ -138,7 +138,7 @@ _DEFAULTS: Final = {
     "per_device_train_batch_size": 8,
     "gradient_accumulation_steps": 1,
 }
-"""trl 0.17.0 to 1.16.0 grpo_config.py; transformers' own for the batch."""
+"""trl 0.17.0 to 1.16.0 grpo_config.py; the batch is transformers' default."""
 
 
 @rule(
@@ -153,7 +153,7 @@ _DEFAULTS: Final = {
     ),
 )
 def generations_do_not_divide(run: LintContext) -> Iterator[Finding]:
-    """GRPO's batch of generations does not hold whole groups."""
+    """The generation batch of GRPO is not a multiple of the group size."""
     for document, name in preferences(run):
         if name in ("grpo", "rloo"):
             if document.format == "python" and is_patched(document.text):
@@ -199,7 +199,7 @@ def _is_checked_by_axolotl(run: LintContext, document: Document) -> bool:
 def _of_axolotl(
     run: LintContext, document: Document, asked: tuple[int, Place | None]
 ) -> Iterator[Finding]:
-    """Axolotl checks the batch of one process, and has it hold a group for each of them."""
+    """Axolotl checks one process's batch, which needs a group for each process."""
     group, at = asked
     given, micro_at = trl(document, "generation_batch_size"), document.get("micro_batch_size")
     steps_at = document.get("gradient_accumulation_steps")
@@ -284,20 +284,21 @@ def _product(
 
 
 _FAR: Final = 1000
-"""How far from the requested size of groups another one is looked for."""
+"""How far from the requested group size another one is searched."""
 
 
 def _nearest_divisor(batch: int, group: int) -> int | None:
-    """The size of groups nearest to the requested one that divides a batch."""
+    """The group size nearest to the requested one that divides a batch."""
     around = range(max(2, group - _FAR), min(batch, group + _FAR) + 1)
     fit = (each for each in around if batch % each == 0)
     return min(fit, key=lambda each: abs(each - group), default=None)
 
 
 def _has_own_flags(document: Document) -> bool:
-    """Whether a script has flags beside TRL's: then its trainer may have groups of its own.
+    """Whether a script has flags besides TRL's: its trainer may build groups differently.
 
-    Deep-Agent/R1-V bbbbe3d src/r1-v/src/open_r1/trainer: a prompt has its group in one process.
+    Deep-Agent/R1-V bbbbe3d src/r1-v/src/open_r1/trainer: all answers to a prompt are made in one
+    process.
     """
     known = fields_of("grpo") | fields_of("hf") | BESIDE_TRL
     return document.format == "shell" and any(
@@ -306,7 +307,7 @@ def _has_own_flags(document: Document) -> bool:
 
 
 def _steps(run: LintContext, document: Document) -> tuple[int, str]:
-    """Micro batches of one generation, and what says so: nothing before they counted."""
+    """The micro batches of one generation and the key that sets them; empty before 0.16."""
     given = trl(document, "steps_per_generation")
     if given is not None and (count := whole(given.value)) is not None:
         return count, "steps_per_generation"

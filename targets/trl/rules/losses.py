@@ -1,4 +1,4 @@
-"""Numbers and words of preference losses."""
+"""Numbers and choices of preference losses."""
 
 from collections.abc import Iterator, Mapping, Set
 from typing import Final
@@ -106,7 +106,7 @@ _MARKS: Final = ("cpo_alpha", "simpo_gamma")
 
 @rule("cpo-loss-unfit", "warning", "silent", consumers=("trl",), reads=keys("hf", *_MARKS))
 def cpo_loss_unfit(run: LintContext) -> Iterator[Finding]:
-    """Numbers of TRL's CPO that its loss does not read, or that change the loss that is named."""
+    """Settings of TRL's CPO that its loss does not read, or that turn it into another loss."""
     for document in run.of("hf"):
         is_told = not document.is_view and not document.hides("loss_type", "cpo_alpha")
         if is_told and any(document.get(key) for key in _MARKS):
@@ -146,7 +146,7 @@ def _of_cpo(document: Document) -> Iterator[Finding]:
 
 
 def _with_likelihood(document: Document) -> Iterator[Finding]:
-    """CPO adds the likelihood of what was chosen, which SimPO is without."""
+    """CPO adds the likelihood of the chosen answer, which SimPO does not have."""
     loss, alpha = document.get("loss_type"), document.get("cpo_alpha")
     at = alpha or loss
     share = real(alpha.value) if alpha is not None else 1.0
@@ -177,13 +177,14 @@ _RELEASES: Final[Mapping[str, str]] = {
     "aot_unpaired": "trl>=0.28",
     "sigmoid_norm": "trl>=1.4",
 }
-"""Words that came with a release; until 0.27 `aot_unpaired` is `aot`, and `aot` is `aot_pair`."""
+"""The releases since which a loss exists; until 0.27 `aot_unpaired` is `aot`, and `aot` is
+`aot_pair`."""
 _KTO: Final = "kto_pair"
 _REFUSED: Final = "trl>=0.9,<0.29"
-"""Releases whose trainer looks for that word itself, when it is made."""
+"""Releases whose trainer checks that value itself in its constructor."""
 _RENAMED: Final = {"aot_pair": "aot", "kto_pair": "apo_zero", "dpo": "sigmoid", "orpo": "sigmoid"}
 _AS_SIGMOID: Final = "since 0.9.4 it is not passed on, and the loss is sigmoid"
-"""`preference-loss-not-computed`, of the other words."""
+"""The note of `preference-loss-not-computed` on other losses."""
 
 
 @rule(
@@ -195,7 +196,7 @@ _AS_SIGMOID: Final = "since 0.9.4 it is not passed on, and the loss is sigmoid"
     unless="quoted",
 )
 def dpo_loss_unknown(run: LintContext) -> Iterator[Finding]:
-    """A DPO loss that the release does not know."""
+    """A DPO loss that the release does not have."""
     yield from _of_llamafactory(run)
     for document in run.of("dpo"):
         at = document.get("loss_type")
@@ -221,7 +222,7 @@ def dpo_loss_unknown(run: LintContext) -> Iterator[Finding]:
 
 
 def _known(run: LintContext) -> Set[str]:
-    """The words of the release, as far as somebody names it."""
+    """The losses of the release, or of all known ones if it is unknown."""
     words = _NOW if run.runs("trl>=0.28") else _BEFORE
     old = {_KTO} if run.runs("trl<0.9") else set[str]()
     return old | frozenset(
@@ -230,7 +231,7 @@ def _known(run: LintContext) -> Set[str]:
 
 
 def _of_llamafactory(run: LintContext) -> Iterator[Finding]:
-    """A word that its own list still has, and the TRL that it asks for no longer."""
+    """A loss that LLaMA-Factory still lists, and its release of TRL no longer has."""
     if run.runs("llamafactory<0.9"):
         return
     for document in run.of("llamafactory"):

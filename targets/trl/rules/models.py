@@ -1,4 +1,4 @@
-"""Reference and reward models, and what is trained of them."""
+"""Reference and reward models, and their trained parts."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
@@ -78,11 +78,12 @@ reference_synced_and_precomputed = rows(
 
 _TASK: Final = "SEQ_CLS"
 _OWN: Final = "center_rewards_coefficient"
-"""A field of RewardConfig alone."""
+"""A field that only RewardConfig has."""
 
 _WITHOUT_GENERATE: Final = "4.52"
-"""Since then classifiers have no `prepare_inputs_for_generation` (transformers modeling_utils.py
-`PreTrainedModel`, no GenerationMixin), which peft's `PeftModelForCausalLM.__init__` asks for."""
+"""Since this release classifiers have no `prepare_inputs_for_generation` (transformers
+modeling_utils.py `PreTrainedModel`, no GenerationMixin), which peft's
+`PeftModelForCausalLM.__init__` reads."""
 _AT_RANDOM: Final = (
     "the head starts at random: the adapter is trained with it, and meets a different one when it "
     "is loaded"
@@ -101,7 +102,7 @@ _TRAINED_REFUSED: Final = (
     reads=keys("sft|reward|hf", "use_peft"),
 )
 def reward_head_not_trained(run: LintContext) -> Iterator[Finding]:
-    """A reward model is trained by LoRA for another task: its head keeps its random weights."""
+    """A reward model is trained by LoRA for another task type, so its head stays random."""
     started = {each.name for each in run.of("launch") if _rewards(each)}
     for document in run.of("sft", "reward", "hf"):
         use, task = document.get("use_peft"), document.get("lora_task_type")
@@ -126,7 +127,7 @@ def reward_head_not_trained(run: LintContext) -> Iterator[Finding]:
 
 
 def _rewards(launch: Document) -> bool:
-    """Whether a command starts `trl reward`, or a script that is called so."""
+    """Whether a command starts `trl reward`, or a script with that name."""
     words = launch.value("script")
     named = words[:2] if isinstance(words, list | tuple) else [words]
     return any(isinstance(each, str) and "reward" in PurePath(each).stem.lower() for each in named)
@@ -140,7 +141,7 @@ def _rewards(launch: Document) -> bool:
     reads=grouped("reward_weights"),
 )
 def reward_weights_miscounted(run: LintContext) -> Iterator[Finding]:
-    """As many weights as rewards."""
+    """`reward_weights` has as many numbers as there are rewards."""
     for document, method in preferences(run):
         weights, rewards = trl(document, "reward_weights"), trl(document, "reward_funcs")
         if method not in GROUPED or weights is None or rewards is None:
@@ -195,7 +196,7 @@ def head_adapted_in_preference_training(run: LintContext) -> Iterator[Finding]:
 
 
 _STREAM_REFUSED: Final[Mapping[str, str]] = {"grpo": "trl>=0.17,<1.9", "rloo": "trl>=0.22,<1.9"}
-"""Releases that take no stream at all."""
+"""Releases that refuse every stream."""
 _DISPATCH: Final = "accelerator_config.dispatch_batches=true"
 
 
@@ -207,7 +208,7 @@ _DISPATCH: Final = "accelerator_config.dispatch_batches=true"
     reads=keys("grpo|rloo", "dataset_streaming"),
 )
 def stream_in_grouped_training(run: LintContext) -> Iterator[Finding]:
-    """Prompts are streamed to a trainer that draws several answers to each."""
+    """Prompts are streamed to a trainer that samples several answers to each."""
     for document in run.of(*_STREAM_REFUSED):
         stream = where(document, "dataset_streaming=true")
         if document.is_view or stream is None:
@@ -232,7 +233,7 @@ def stream_in_grouped_training(run: LintContext) -> Iterator[Finding]:
 
 _LEAST: Final = 8
 _SIZES: Final = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
-"""What the batch of one device is made of, and what each is where nothing is said."""
+"""The factors of one device's batch, with their defaults."""
 
 
 @rule(
@@ -243,7 +244,7 @@ _SIZES: Final = {"per_device_train_batch_size": 8, "gradient_accumulation_steps"
     reads=keys("ppo", "num_mini_batches", "whiten_rewards"),
 )
 def minibatch_refused(run: LintContext) -> Iterator[Finding]:
-    """PPO's minibatches are too small to be whitened, or do not divide the batch."""
+    """PPO's minibatches are too small for whitening, or do not divide the batch."""
     for document in run.of("ppo"):
         said = {key: _number(document, key, absent) for key, absent in _SIZES.items()}
         parts = _number(document, "num_mini_batches", 1)

@@ -1,4 +1,4 @@
-"""Settings of TRL that nothing reads or that exclude each other."""
+"""Settings of TRL that have no effect or that exclude each other."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -26,7 +26,7 @@ _COUNTED: Final = (
     *("micro_batch_size", "num_total_batches"),
 )
 """trl 0.12.2 to 0.24.0 trainer/utils.py `OnPolicyConfig`, 1.9.2 experimental/ppo/ppo_config.py:
-fields that PPOTrainer.__init__ writes over."""
+fields that PPOTrainer.__init__ overwrites."""
 _ENGINES: Final = (
     *(
         Need(f"{key} & vllm_mode=colocate & use_vllm", ("vllm_mode=server",), "no server is used")
@@ -71,7 +71,7 @@ _UNREAD: Final = (
 
 @rule("trl-option-unread", "warning", "silent", consumers=("trl",), reads=_UNREAD)
 def trl_option_unread(run: LintContext) -> Iterator[Finding]:
-    """An option of TRL that nothing reads, given what stands beside it."""
+    """An option of TRL that has no effect because of another setting."""
     for document in run.of("sft"):
         packing = where(document, "packing")
         skipped = document.get("dataset_kwargs.skip_prepare_dataset") or document.get(
@@ -104,19 +104,19 @@ def trl_option_unread(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_idle(run: LintContext, at: Place) -> bool:
-    """Whether it says the default, as files that list all do, or is read by the repository."""
+    """Whether the option has its default, as if all are listed, or the repository reads it."""
     every = [each.get("properties", {}).get(at.path, {}) for each in schemas(run, at.document)]
     is_default = any("default" in each and each["default"] == at.value for each in every)
     return is_default or _is_read_here(run, at)
 
 
 def _is_read_here(run: LintContext, at: Place) -> bool:
-    """Whether the repository has a trainer of its own that reads the option."""
+    """Whether the repository has its own trainer that reads the option."""
     return at.document.format != "python" and run.own.holds(f".{at.path}")
 
 
 def _by_default(run: LintContext, document: Document) -> Iterator[Finding]:
-    """The engine by default: a server until trl 1, a colocated one since."""
+    """The default mode of vLLM: a server until trl 1, colocated since."""
     engine, is_late = where(document, "use_vllm"), run.runs(_COLOCATED)
     if engine is None or document.get("vllm_mode") is not None or document.is_view:
         return
@@ -141,7 +141,7 @@ def _words(*, is_late: bool | None) -> str:
 
 
 def _counted(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Sizes of PPO that follow from others, whatever is written."""
+    """Sizes of PPO that the trainer computes from others."""
     if document.is_view or run.runs("trl<0.12") is True:
         return
     for key in _COUNTED:
@@ -156,7 +156,7 @@ def _counted(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _skips(value: object) -> bool:
-    """True, or the JSON of a flag that says so."""
+    """Whether the value is true, or the JSON of a flag that sets it."""
     if isinstance(value, str):
         return "skip_prepare_dataset" in value and "true" in value.lower()
     return value is True
@@ -164,7 +164,7 @@ def _skips(value: object) -> bool:
 
 _BATCH: Final = "per_device_train_batch_size"
 _GROUPS: Final = {"rloo": 2}
-"""Answers to a prompt where nothing is said: 8 in GRPO (trl 1.16.0 rloo_config.py: 2)."""
+"""Answers to a prompt by default, if it is not GRPO's 8 (trl 1.16.0 rloo_config.py: 2)."""
 _DIVERGENT: Final = frozenset(
     {"sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"}
 )
@@ -227,7 +227,7 @@ _UNBOUNDED: Final = (
         "a truncated weight needs a bound",
     ),
 )
-"""Truncation without a bound, which is refused since trl 1.15."""
+"""Truncation without a bound, which trl refuses since 1.15."""
 
 
 @rule(
@@ -243,7 +243,7 @@ _UNBOUNDED: Final = (
     ),
 )
 def trl_pair_refused(run: LintContext) -> Iterator[Finding]:
-    """Two settings that a trainer of TRL does not take together."""
+    """Two settings that a trainer of TRL refuses together."""
     yield from found(_REFUSED, run)
     if run.runs("trl>=1.15"):
         yield from found(_UNBOUNDED, run)

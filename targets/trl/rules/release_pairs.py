@@ -81,9 +81,9 @@ _SILENT: Final = (
         severity="warning",
     ),
 )
-"""What is not refused, and so is told only where a release is named."""
+"""Clashes without an error, which are reported only if a release is given."""
 _BEFORE_LIGER: Final = "hinge|ipo|exo_pair|robust|bco_pair|aot|aot_pair"
-"""Losses of DPO that Liger's had not in trl 0.19.1 to 0.27.2 trainer/dpo_trainer.py."""
+"""DPO losses that Liger lacked in trl 0.19.1 to 0.27.2 trainer/dpo_trainer.py."""
 _STREAMED: Final = "a stream has no length, and is not read twice"
 _TWO_SIDED: Final = "does not support two-sided GRPO loss yet"
 _TOKENS: Final = "Liger Kernels currently only support token-level importance sampling"
@@ -112,7 +112,7 @@ _REWARDS: Final = (
 _KTO_ALONE: Final = "Only KTO loss is supported with liger-kernel"
 _LIGER_AND_PEFT: Final = "Liger DPO loss is not implemented for PEFT models"
 """trl 0.29.0 `_compute_loss_liger`, 1.4.0 to 1.7.0 `__init__` of trainer/dpo_trainer.py, and of
-experimental/kto/kto_trainer.py; 1.8.0 takes adapters that leave lm_head alone. liger-kernel 0.6.3
+experimental/kto/kto_trainer.py; 1.8.0 allows adapters that leave out lm_head. liger-kernel 0.6.3
 chunked_loss/grpo_loss.py has no dapo, 0.6.4 has."""
 _PAIRS: Final = (
     _pair(
@@ -246,7 +246,7 @@ _PAIRS: Final = (
     unless="declared",
 )
 def trl_pair_of_some_releases(run: LintContext) -> Iterator[Finding]:
-    """Two settings that TRL's trainers refused together in some of its releases."""
+    """Two settings that TRL's trainers refuse together in some releases."""
     yield from found([each for each in _SILENT if run.runs(each.since)], run)
     yield from found(_PAIRS, run)
     for document in run.of("grpo"):
@@ -262,7 +262,7 @@ def trl_pair_of_some_releases(run: LintContext) -> Iterator[Finding]:
 
 
 def _rewards(document: Document) -> Iterator[Finding]:
-    """A reward is one of TRL's own, or a path with a point in it."""
+    """A reward is one of TRL's own, or a dotted path to a function."""
     at = document.get("reward_funcs")
     named = at.value if at is not None and not document.is_view else None
     words = named if isinstance(named, list) else [named]
@@ -281,7 +281,7 @@ def _is_reward(name: str) -> bool:
 
 
 def _fractions(run: LintContext, document: Document) -> Iterator[Finding]:
-    """A share of some data sets of a mixture, or of a stream."""
+    """Some data sets of a mixture have a fraction, or the fraction is of a stream."""
     at = document.get("datasets")
     held = at.value if at is not None and isinstance(at.value, list) else []
     shares = [each.get("fraction") for each in held if isinstance(each, dict)]

@@ -1,4 +1,4 @@
-"""How TRL's trainers make sequences of samples."""
+"""How TRL's trainers build sequences from samples."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _UNMARKED: Final = re.compile(
 )
 """Chat models whose own templates have no `{% generation %}` (huggingface/trl#4879)."""
 _SINCE: Final = "trl>=0.19,<1.1"
-"""1.1 and later put the marks into the templates that they know."""
+"""Since 1.1 trl patches the templates that it knows."""
 
 
 @rule(
@@ -27,7 +27,7 @@ _SINCE: Final = "trl>=0.19,<1.1"
     reads=("sft:assistant_only_loss",),
 )
 def assistant_mask_empty(run: LintContext) -> Iterator[Finding]:
-    """The assistant's words alone are to be learnt, and the template does not mark them."""
+    """The loss counts the assistant's tokens only, and the chat template does not mark them."""
     if not run.runs(_SINCE):
         return
     for document in run.of("sft"):
@@ -48,7 +48,7 @@ def assistant_mask_empty(run: LintContext) -> Iterator[Finding]:
 
 @rule("packing-without-length", "error", "init", consumers=("trl>=0.20",), reads=("sft:packing",))
 def packing_without_length(run: LintContext) -> Iterator[Finding]:
-    """Packing needs a length, and has none."""
+    """Packing needs a length, and `max_length` is null."""
     for document in run.of("sft"):
         packing, length = document.get("packing"), document.get("max_length")
         if packing is None or packing.value is not True or length is None:
@@ -64,7 +64,7 @@ def packing_without_length(run: LintContext) -> Iterator[Finding]:
 
 @rule("padding-free-not-cut", "error", "init", consumers=("trl>=1.3",), reads=("sft:padding_free",))
 def padding_free_not_cut(run: LintContext) -> Iterator[Finding]:
-    """Batches are flattened without packing, and a length is set that nothing enforces."""
+    """Batches are flattened without packing, so that nothing enforces the set length."""
     for document in run.of("sft"):
         free, packing = document.get("padding_free"), document.value("packing", False)
         if free is None or free.value is not True or packing or document.is_view:
@@ -93,8 +93,8 @@ _QWEN: Final = frozenset(
         *("</tool_response>", "<think>", "</think>"),
     }
 )
-"""The tokens added to the vocabulary of Qwen2.5 and Qwen3, as hiyouga/LlamaFactory#7897 prints
-them."""
+"""The tokens added to the vocabulary of Qwen2.5 and Qwen3, as listed in
+hiyouga/LlamaFactory#7897."""
 _LLAMA_3: Final = frozenset(
     {
         *("<|begin_of_text|>", "<|end_of_text|>", "<|fim_prefix|>", "<|fim_middle|>"),
@@ -105,24 +105,24 @@ _LLAMA_3: Final = frozenset(
 """meta-llama/llama3 0053e6b llama/tokenizer.py `special_tokens`, and those of 3.1 and 3.2."""
 _CHATML: Final = frozenset({"<|im_start|>", "<|im_end|>"})
 _SPLIT: Final = re.compile(r"\A[<\[].*[^\W\d_].*[>\]]\Z")
-"""Letters with a bracket behind them. The tokenizers of Llama 3 and Qwen cut a text there before
-they merge anything (meta-llama/llama3 0053e6b llama/tokenizer.py `pat_str`), so such a token is one
-only where it was added."""
+"""Letters between brackets. The tokenizers of Llama 3 and Qwen split a text after the bracket
+before they merge (meta-llama/llama3 0053e6b llama/tokenizer.py `pat_str`), so such a text is one
+token only if it was added."""
 _RESERVED: Final = re.compile(r"\A<\|reserved_special_token_\d+\|>\Z")
 
 
 class _Vocabulary(Struct, frozen=True):
-    """What is known of a family's tokenizer."""
+    """What is known about a family's tokenizer."""
 
     cards: str
     """A pattern of the names of the catalogue's cards."""
     added: frozenset[str] | None
-    """Every token with brackets; None: only `lacking` is known."""
+    """All tokens with brackets; None: only `lacking` is known."""
     lacking: frozenset[str]
     ends: str
     """The token that ends an answer."""
     has_unknown: bool
-    """Whether a token that is not there is looked up as `<unk>`."""
+    """Whether an unknown token is looked up as `<unk>`."""
 
 
 _FAMILIES: Final = (
@@ -142,7 +142,7 @@ _KEYS: Final = {"sft": ("eos_token", "pad_token"), "reward": ("eos_token", "pad_
     reads=keys("sft|reward", "eos_token", "pad_token"),
 )
 def token_outside_vocabulary(run: LintContext) -> Iterator[Finding]:
-    """A token that ends a text, or fills it up, and that the model's tokenizer does not have."""
+    """An end or padding token that the model's tokenizer does not have."""
     vocabulary = _vocabulary(run)
     if vocabulary is None or run.model is None:
         return
@@ -172,9 +172,9 @@ def _vocabulary(run: LintContext) -> _Vocabulary | None:
 
 
 def _brings_tokens(run: LintContext, document: Document) -> bool:
-    """Whether another template, with its tokens, is laid over the model's; or a view repeats it.
+    """Whether the tokenizer may have tokens besides the model's, or a view repeats the file.
 
-    `--model` says what a folder of one's own is built like, and not what its tokenizer has.
+    `--model` describes the architecture of a local folder, not its tokenizer.
     """
     if document.is_view or document.get("chat_template_path") is not None:
         return True

@@ -1,4 +1,4 @@
-"""Arguments of trainers' calls that cannot go with what the trainer is configured to do."""
+"""Arguments of trainer calls that clash with the trainer's configuration."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _LOADED: Final = "AutoModelForSequenceClassification.from_pretrained"
     ),
 )
 def trainer_call_refused(run: LintContext) -> Iterator[Finding]:
-    """A trainer's call lacks, or has, what its configuration does not allow."""
+    """A trainer's call lacks an argument that its configuration needs, or has a refused one."""
     for document in scripts_of(run):
         calls = calls_of(document.name, document.text)
         if calls is not None:
@@ -49,7 +49,7 @@ def trainer_call_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _never_evaluated(run: LintContext, document: Document, calls: Calls) -> Iterator[Finding]:
-    """Evaluation is asked for, and no trainer of the file is given data for it."""
+    """Evaluation is requested, and no trainer of the file is given evaluation data."""
     mine = [call for call in calls.found if call.name.endswith("Trainer")]
     if not mine or not all(_has_no_data(call) for call in mine):
         return
@@ -87,7 +87,7 @@ def _is_none(expression: object) -> bool:
 
 
 def _synced(run: LintContext, document: Document, call: Call) -> Iterator[Finding]:
-    """A reference that follows the model, which is a copy of it, beside an adapter."""
+    """`sync_ref_model` updates a copy of the model, and an adapter has none."""
     given = next((each for each in call.site.call.keywords if each.arg == "peft_config"), None)
     synced = run.said("dpo", "sync_ref_model")
     if given is None or _is_none(given.value) or synced is None or synced.value is not True:
@@ -109,7 +109,7 @@ def _synced(run: LintContext, document: Document, call: Call) -> Iterator[Findin
 
 
 def _scored(run: LintContext, document: Document, call: Call, calls: Calls) -> Iterator[Finding]:
-    """A reward model that gives more than one number."""
+    """A reward model with more than one output."""
     name = calls.given(call, "model")
     loaded = [each for each in calls.found if each.origin.endswith(_LOADED)]
     mine = [each for each in loaded if name is not None and name in each.site.targets]

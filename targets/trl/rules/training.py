@@ -21,7 +21,7 @@ _READ: Final = ("sigmoid", "robust", "exo_pair", "sigmoid_norm", "aot", "aot_unp
     reads=("dpo:loss_type", "dpo:label_smoothing", "llamafactory:dpo_label_smoothing"),
 )
 def label_smoothing_unfit(run: LintContext) -> Iterator[Finding]:
-    """Label smoothing that the preference loss refuses, needs or ignores."""
+    """Label smoothing that the preference loss refuses, requires or ignores."""
     for document, name in preferences(run):
         if name == "dpo" and document.kind == "dpo":
             yield from _of_trl(run, document)
@@ -85,8 +85,7 @@ def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
 def _read_by(run: LintContext) -> set[str]:
     """The losses that read it.
 
-    trl 0.26.2 trainer/dpo_trainer.py has sigmoid among them, and 0.29.0
-    to 1.16.0 has not.
+    trl 0.26.2 trainer/dpo_trainer.py includes sigmoid, 0.29.0 to 1.16.0 do not.
     """
     return set(_READ) - ({"sigmoid"} if run.runs("trl>=0.29") else set())
 
@@ -113,7 +112,7 @@ def _of_factory(document: Document) -> Iterator[Finding]:
     reads=("dpo:loss_weights", "axolotl:dpo_loss_weights", "ms-swift:loss_weights"),
 )
 def loss_weights_differ(run: LintContext) -> Iterator[Finding]:
-    """DPO mixes several losses, and there are more or fewer weights."""
+    """DPO mixes several losses, and the number of weights differs."""
     for document, name in (*preferences(run), *_of_swift(run)):
         prefix = "dpo_" if document.kind == "axolotl" else ""
         weights, losses = document.get(f"{prefix}loss_weights"), document.get(f"{prefix}loss_type")
@@ -134,7 +133,7 @@ def loss_weights_differ(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_swift(run: LintContext) -> Iterator[tuple[Document, str]]:
-    """Files of ms-swift that train by DPO and name a loss: without, no weights are compared."""
+    """Files of ms-swift that train by DPO and name a loss; without one, weights are not checked."""
     files = (each for each in run.of("ms-swift") if not each.is_view)
     return ((each, "dpo") for each in files if where(each, "rlhf_type=dpo & loss_type"))
 
@@ -161,7 +160,7 @@ _VOCABULARIES: Final = (
     reads=keys("gkd", *_SHARES, "teacher_model_name_or_path"),
 )
 def distillation_refused(run: LintContext) -> Iterator[Finding]:
-    """A number of generalised knowledge distillation, or a teacher, that GKD refuses."""
+    """A share outside of 0 to 1, or a teacher with another vocabulary, which GKD refuses."""
     for document in run.of("gkd"):
         if document.is_view:
             continue
@@ -208,7 +207,7 @@ def _vocabulary(name: object) -> int | None:
     reads=("kto:per_device_train_batch_size", "axolotl:rl"),
 )
 def kto_batch_of_one(run: LintContext) -> Iterator[Finding]:
-    """KTO takes one sample at a time, and has nothing to estimate its KL term with."""
+    """KTO has one sample at a time, from which it cannot estimate its KL term."""
     for document, name in preferences(run):
         at = shared(document, "per_device_train_batch_size")
         if name != "kto" or at is None or at.value != 1 or document.kind == "llamafactory":
@@ -224,7 +223,7 @@ def kto_batch_of_one(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_asked(run: LintContext, document: Document) -> bool:
-    """Whether the trainer looks: TRL's from 0.26 to 1.7 does not."""
+    """Whether the trainer checks it: TRL's does not from 0.26 to 1.7."""
     is_trl = document.kind == "kto" and not run.runs("trl>=0.26,<1.8")
     return document.kind == "axolotl" or is_trl
 
@@ -232,14 +231,14 @@ def _is_asked(run: LintContext, document: Document) -> bool:
 _MOST_FULL: Final = 1e-5
 _MOST_LORA: Final = 1e-4
 _LARGE: Final = 1_000_000_000
-"""Parameters: smaller models are trained at higher rates, by their makers too."""
+"""Parameters; smaller models are trained at higher rates, by their makers too."""
 _SMALL_BY_NAME: Final = re.compile(r"(?i)(?<![a-z0-9])\d+m(?![a-z0-9])")
-"""`SmolLM2-135M`: millions."""
+"""Names with millions of parameters: `SmolLM2-135M`."""
 
 
 @rule("preference-rate-as-for-sft", "note", "silent", consumers=("trl",), reads=PREFERENCES)
 def preference_rate_as_for_sft(run: LintContext) -> Iterator[Finding]:
-    """A preference method has a learning rate of supervised training."""
+    """A preference method has a learning rate that is usual for supervised training."""
     for document, name in preferences(run):
         if name not in ("dpo", "kto", "orpo", "simpo") or not _is_large(run):
             continue
@@ -261,7 +260,7 @@ def preference_rate_as_for_sft(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_large(run: LintContext) -> bool:
-    """Whether the model is as large as those of whose rates is known; one that nobody knows is."""
+    """Whether the model is large enough for the known rates; an unknown model is."""
     if run.model is None:
         return _SMALL_BY_NAME.search(run.model_name or "") is None
     return run.model.architecture.parameters >= _LARGE

@@ -1,4 +1,4 @@
-"""vLLM beside training."""
+"""Rules about vLLM in training."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,7 +11,7 @@ from tunec.compiler.lints.facts.training_loop import GROUPED, grouped, preferenc
 from tunec.compiler.lints.rule import Finding, rule
 
 _HALF: Final = 2
-"""Bytes of a parameter at the least: TRL trains in bf16 or in fp32."""
+"""The fewest bytes of a parameter: TRL trains in bf16 or in fp32."""
 _SHARE: Final = "vllm_gpu_memory_utilization"
 
 
@@ -24,7 +24,7 @@ _SHARE: Final = "vllm_gpu_memory_utilization"
     hardware=True,
 )
 def engine_leaves_no_room(run: LintContext) -> Iterator[Finding]:
-    """vLLM takes so much of a device that the policy itself does not fit beside it."""
+    """vLLM reserves so much of a device that the policy does not fit beside it."""
     device, model = run.environment.weakest, run.model
     if device is None or model is None or _is_split(run):
         return
@@ -43,7 +43,7 @@ def engine_leaves_no_room(run: LintContext) -> Iterator[Finding]:
 
 
 def _still(run: LintContext, weights: int) -> int:
-    """What the policy holds between steps by the account, where it is known how much is trained."""
+    """Bytes that the policy holds between steps, by the account; its weights if that is unknown."""
     from tunec.compiler.lints.facts.memory.estimate import estimate
 
     found = estimate(run)
@@ -51,14 +51,14 @@ def _still(run: LintContext, weights: int) -> int:
 
 
 def _is_split(run: LintContext) -> bool:
-    """Whether each device holds a part of the policy, or a packed form of it."""
+    """Whether each device holds a part of the policy, or a quantized form of it."""
     stage = run.value("zero.stage")
     packed = run.value("quantization.format", "none") != "none"
     return packed or stage == 3 or sharded_by_fsdp(run) is not None
 
 
 def _is_beside(run: LintContext, document: Document) -> bool:
-    """Whether vLLM runs in the processes of the training itself."""
+    """Whether vLLM runs in the training processes."""
     used, mode = trl(document, "use_vllm"), trl(document, "vllm_mode")
     if used is None or used.value is not True:
         return False
@@ -139,7 +139,7 @@ def _number(word: str) -> int | None:
 
 @rule("vllm-keys-without-vllm", "warning", "slow", consumers=("trl",), reads=("grpo:*",))
 def vllm_keys_without_vllm(run: LintContext) -> Iterator[Finding]:
-    """vLLM's settings are written, but vLLM is not used."""
+    """Settings of vLLM have no effect, since vLLM is not used."""
     for document in run.of("grpo"):
         switch = document.get("use_vllm")
         if document.is_view or "use_vllm" in document.unknown or (switch and switch.value):
@@ -164,7 +164,7 @@ _KINDS: Final = ("grpo", "axolotl")
 
 @rule("vllm-width-does-not-divide", "error", "init", consumers=("trl",), reads=grouped("use_vllm"))
 def vllm_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
-    """vLLM inside the training processes: its width has to divide them, its share to be a share."""
+    """The tensor parallel size of vLLM does not divide the processes, or its share is refused."""
     for document, name in preferences(run):
         if name != "grpo" or document.kind not in _KINDS or not _is_beside(run, document):
             continue

@@ -1,4 +1,4 @@
-"""Words and recipes that TRL's trainers do not know."""
+"""Values and recipes that TRL's trainers do not know."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -36,7 +36,7 @@ _MEANT: Final[Mapping[str, tuple[str, str]]] = {
     "flash_attention": ("attn_implementation", "Axolotl"),
     "adapter": ("use_peft", "Axolotl"),
 }
-"""A key, TRL's own for it, and whose it is. Those whose values are not TRL's are not renamed."""
+"""Another tool's key, TRL's key for it, and the tool. Keys whose values differ are not renamed."""
 _ALIKE: Final = frozenset(
     {
         *("r", "target_modules", "modules_to_save", "task_type", "lora_rank", "cutoff_len"),
@@ -50,7 +50,7 @@ _OWN: Final = (
     *("completion_only_loss", "use_bnb_nested_quant", "lora_task_type", "dataset_text_field"),
     *("padding_free", "chat_template_path", "max_completion_length", "desirable_weight"),
 )
-"""Keys by which a file is for TRL's scripts, and not for a script of one's own."""
+"""Keys by which a file is recognised as one for TRL's scripts."""
 
 
 @rule(
@@ -80,7 +80,7 @@ def trl_recipe_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_for_scripts(document: Document) -> bool:
-    """Whether it says a model and data as TRL's scripts ask, and nothing that only others have."""
+    """Whether it names a model and data as TRL's scripts expect, and has no unknown keys."""
     says_data = any(document.get(key) for key in ("dataset_name", "datasets", "dataset_config"))
     says_trl = any(document.get(key) for key in _OWN)
     own = own_keys(document.target, document.file, document.root.fields or ())
@@ -134,7 +134,7 @@ _WORDS: Final = {
     "axolotl": _OF_GRPO,
     "model": {key: _SHARED[key] for key in ("bnb_4bit_quant_type", "dtype", "torch_dtype")},
 }
-"""The words of every release that is known. `ffd` is of 0.17, `two-sided` of the forks."""
+"""The choices of every known release. `ffd` is of 0.17, `two-sided` of forks."""
 _WORD_KEYS: Final = (
     *(f"{kind}:{key}" for kind, words in _WORDS.items() for key in words if kind != "axolotl"),
     *keys("axolotl", *(f"trl.{key}" for key in _OF_GRPO)),
@@ -148,15 +148,15 @@ _LOSSES: Final = frozenset(
         *("sft", "kto", "kto_pair", "apo_zero_unpaired", "simpo", "orpo", "ddpo"),
     }
 )
-"""Losses of any trainer: a file without a key of its method may be for another one."""
+"""Losses of all trainers: a file without a key of its method may be for another trainer."""
 _LATE: Final = (("kto", "loss_type"), ("grpo", "loss_type"))
-"""trl 1.16.0 trainer/kto_trainer.py: no branch of `_compute_loss` makes a loss; run. trl 0.17.0 to
-1.16.0 trainer/grpo_trainer.py `_compute_loss`: ValueError, Unknown loss type."""
+"""trl 1.16.0 trainer/kto_trainer.py: no branch of `_compute_loss` computes a loss; run. trl 0.17.0
+to 1.16.0 trainer/grpo_trainer.py `_compute_loss`: ValueError, Unknown loss type."""
 _AT_STEP: Final = (
     *("importance_sampling_level", "scale_rewards", "multi_objective_aggregation"),
     "vllm_importance_sampling_mode",
 )
-"""Words that GRPO's loss looks up, and its advantages."""
+"""Values that GRPO uses in its loss and its advantages."""
 _WHEN: Final[Mapping[str, Consequence]] = {
     **dict[str, Consequence](dict.fromkeys(_AT_STEP, "step")),
     "bnb_4bit_quant_type": "load",
@@ -175,28 +175,28 @@ _SINCE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
     },
     ("sft", "loss_type"): {"chunked_nll": "trl>=1.4"},
 }
-"""The releases that know a word: trl 0.21.0 and 0.22.2, 0.25.1 and 0.26.0, 0.27.2 and 0.28.0,
+"""The releases that have a choice: trl 0.21.0 and 0.22.2, 0.25.1 and 0.26.0, 0.27.2 and 0.28.0,
 0.29.0 and 1.0.0 trainer/grpo_trainer.py `_compute_loss`; 1.3.0 and 1.4.0 trainer/sft_trainer.py."""
 _NOW: Final = {"packing_strategy": ("bfd", "bfd_split", "bfd-requeue", "wrapped")}
-"""Those of trl 1 alone, where that is what runs."""
+"""The choices of trl 1, if that runs."""
 
 
 def _taken(run: LintContext, kind: str, key: str, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words that the release knows, as far as somebody names it."""
+    """The choices of the release, or of all known ones if it is unknown."""
     taken = _NOW.get(key, words) if run.runs("trl>=1") else words
     since = _SINCE.get((kind, key), {})
     return tuple(each for each in taken if run.runs(since.get(each, "trl>=0")) is not False)
 
 
 def _is_of_another(document: Document) -> bool:
-    """Whether keys that TRL has not say that a program of its own reads the file."""
+    """Whether the file has keys unknown to TRL, so that another program reads it."""
     own = own_keys(document.target, document.file, document.root.fields or ())
     return document.kind != "axolotl" and len(own) > 1
 
 
 @rule("trl-word-refused", "error", "init", consumers=("trl",), reads=_WORD_KEYS, unless="quoted")
 def trl_word_refused(run: LintContext) -> Iterator[Finding]:
-    """A word that TRL's configuration accepts, and that its trainer does not know."""
+    """A value that TRL's configuration accepts, and its trainer does not."""
     for document in run.of(*_WORDS):
         if document.is_view or _is_of_another(document):
             continue
