@@ -1,1 +1,1 @@
-"""SimpleTuner: its flags, what its parser makes of them, and how a plan is written in them."""
+"""SimpleTuner: its flags, how its parser reads them, and how a plan is written in them."""

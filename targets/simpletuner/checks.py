@@ -1,7 +1,8 @@
-"""What SimpleTuner refuses, or does otherwise than its keys read, and what keeps a plan from it.
+"""Plans that SimpleTuner refuses, or runs differently from what its keys suggest.
 
-Each rule was seen on the real code (tests/consumers/test_simpletuner.py), most of them long after
-parsing: the parser itself takes adamw_bf16 with fp16, and LoRA with a DeepSpeed configuration.
+Each rule was seen in a run of the real code (tests/consumers/test_simpletuner.py), most of them
+long after parsing: the parser itself accepts adamw_bf16 with fp16, and LoRA with a DeepSpeed
+configuration.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,7 @@ from tunec.targets.simpletuner.rows.schedule import KINDS, lacks_steps
 
 
 class Rule(Struct, frozen=True):
-    """One thing that SimpleTuner will not do."""
+    """One combination that SimpleTuner does not run."""
 
     breaks: Callable[[Plan], bool]
     text: str
@@ -130,7 +131,7 @@ def _of_family(plan: Plan, version: Version) -> Iterator[Rule]:
 
 
 def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
-    """An error for every rule that the plan breaks; RULES hold in every version known here."""
+    """An error for every rule that the plan breaks; RULES hold in every known version."""
     for rule in (*RULES, *_of_family(plan, version)):
         if rule.breaks(plan):
             yield Diagnostic(
@@ -148,10 +149,10 @@ _FIRST_WITH_BF16: Final = Version("8.0")
 
 
 def needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Slots that the spec leaves open and SimpleTuner does not, once the devices are known.
+    """Slots that the spec leaves open and SimpleTuner fixes, once the devices are known.
 
-    Parameters are trained in the compute dtype, so fp16 is nothing for it, and adapters are
-    trained by torch alone.
+    Parameters are trained in the compute dtype, so fp16 is not possible, and DeepSpeed trains no
+    adapters.
     """
     devices = draft.groups.get("devices")
     if devices is None:
@@ -176,19 +177,19 @@ def _engine(spec: Spec, devices: Devices) -> Mapping[str, Any]:
 
 
 def _may_be_deepspeeds(spec: Spec) -> bool:
-    """Whether SimpleTuner lets DeepSpeed train this."""
+    """Whether SimpleTuner allows DeepSpeed for this spec."""
     return spec.method.full is not None and spec.train.optimizer.name in BY_DEEPSPEED
 
 
 def _can_share(batch: int | None, devices: Devices) -> bool:
-    """Whether some number of devices over one has whole samples, nodes filled one by one."""
+    """Whether the batch divides over some number of devices above one, filled node by node."""
     each, nodes = devices.per_node, devices.nodes
     counts = chain(range(2, each + 1), range(2 * each, nodes * each + 1, each))
     return any(batch is None or batch % count == 0 for count in counts)
 
 
 def _states(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """What is trained is fp16 where the spec asks for it: the one refusal is told, of checks.py."""
+    """Set the trained states to fp16 if the spec requests it, so that only `check` refuses it."""
     precision = draft.groups.get("precision")
     if precision is None or precision.compute != "fp16" or _may_be_deepspeeds(spec):
         return {}

@@ -1,8 +1,8 @@
 """SimpleTuner's model families: their names by version, denoisers, flavours and LoRA modules.
 
-A flavour names a repository and switches behaviour besides (distilled FLUX gets an assistant LoRA,
-an edit model a conditioning data set), so it is written wherever the repository has one. Everything
-here is compared with the releases themselves (`ModelRegistry.model_families()`) by the tests.
+A flavour names a repository and also changes behaviour (distilled FLUX gets an assistant LoRA, an
+edit model a conditioning data set), so it is written if the repository has one. The tests compare
+everything here with the releases themselves (`ModelRegistry.model_families()`).
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,13 @@ from packaging.version import Version
 from tunec.schemas.models.catalogue import UnknownName, card
 
 LAZY_REGISTRY: Final = "4.0.0"
-"""First release whose families come from `model_metadata.json`; 3.3.4 still registers classes."""
+"""The first release whose families come from `model_metadata.json`; 3.3.4 still registers
+classes."""
 LAST_READ_BEFORE: Final = "3.1.6"
-"""The release before it whose sources and parser were read."""
+"""The last release before it whose sources and parser were read."""
 FLAVOURS_ADDED: Final = "4.10.0"
-"""First minor release whose `HUGGINGFACE_PATHS` were read to hold the flavours of `later`."""
+"""The first minor release whose `HUGGINGFACE_PATHS` were read and contain the flavours of
+`later`."""
 
 
 class Family(Struct, frozen=True):
@@ -28,21 +30,20 @@ class Family(Struct, frozen=True):
     denoiser: str
     """The diffusers class of the trained component."""
     default: str
-    """`DEFAULT_MODEL_FLAVOUR`: what is trained when neither path nor flavour is given.
-
-    "": the releases do not agree.
-    """
+    """`DEFAULT_MODEL_FLAVOUR`: the flavour that is trained if neither path nor flavour is given.
+    "": it differs between releases."""
     flavours: Mapping[str, str]
-    """Repository by flavour (`HUGGINGFACE_PATHS`), those that every release of the family holds."""
+    """The repository of each flavour (`HUGGINGFACE_PATHS`) that every release of the family has."""
     targets: tuple[str, ...]
-    """`DEFAULT_LORA_TARGET`, less the fused names that only `--fuse_qkv_projections` makes."""
+    """`DEFAULT_LORA_TARGET` without the fused modules that only `--fuse_qkv_projections`
+    creates."""
     since: str | None = None
     until: str | None = None
     later: Mapping[str, str] = {}
-    """Flavours that only releases from `FLAVOURS_ADDED` on are known to hold."""
+    """Flavours that are only known for releases from `FLAVOURS_ADDED` on."""
 
     def holds_at(self, version: Version) -> bool:
-        """Whether the parser of that version knows the family."""
+        """Whether the parser of that version has the family."""
         after = self.since is None or version >= Version(self.since)
         return after and (self.until is None or version < Version(self.until))
 
@@ -236,7 +237,7 @@ FAMILIES: Final = (
 
 
 def named(name: str) -> Family | None:
-    """The family of that name, as the parser spells it (it lowers what is given)."""
+    """The family of that name; the parser ignores case."""
     return next((each for each in FAMILIES if each.name == name.lower()), None)
 
 
@@ -250,7 +251,7 @@ def of_model(path: str, denoiser: str) -> Family | None:
 
 
 def _of_card(path: str) -> Family | None:
-    """The family that the catalogue has for a repository: another copy of a flavour's weights."""
+    """The family in the catalogue's card for a repository, as for a copy of a flavour's weights."""
     try:
         known = card(path).simpletuner_family
     except UnknownName:
@@ -259,7 +260,7 @@ def _of_card(path: str) -> Family | None:
 
 
 def flavour_of(path: str) -> tuple[Family, str] | None:
-    """The family and flavour whose repository a path is; the hub ignores case in names."""
+    """The family and flavour with that repository; the hub ignores case in names."""
     for family in FAMILIES:
         for flavour, repository in (*family.flavours.items(), *family.later.items()):
             if repository.lower() == path.lower():

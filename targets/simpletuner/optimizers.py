@@ -1,6 +1,6 @@
-"""SimpleTuner's optimizers: their names, what they default to, and how their settings are written.
+"""SimpleTuner's optimizers: their names, their defaults, and how their settings are written.
 
-`--adam_beta1` and its like reach DeepSpeed's optimizer only. Every other optimizer takes its own
+`--adam_beta1` and similar flags reach DeepSpeed's optimizer only. Every other optimizer has its own
 defaults, changed by `--optimizer_config=weight_decay=0.1,eps=1e-08` and `--optimizer_beta1/2`
 (helpers/training/optimizer_param.py, `optimizer_choices` and `convert_arg_to_parameters`, 3.1.6 and
 4.10.1).
@@ -18,12 +18,12 @@ Settings = Mapping[str, float | bool]
 
 
 class Choice(Struct, frozen=True):
-    """A value of `--optimizer` that says one of our algorithms."""
+    """A value of `--optimizer` that corresponds to one of our algorithms."""
 
     word: str
     name: OptimizerName
     kernel: OptimizerKernel | None
-    """Which implementation runs; None: settings `fused` and `foreach` choose among torch's."""
+    """The implementation that runs; None: settings `fused` and `foreach` choose among torch's."""
     betas: tuple[float, float] | None
     epsilon: float | None
     weight_decay: float
@@ -47,11 +47,11 @@ _KERNELS: Final[Mapping[OptimizerKernel, Settings]] = {
     "foreach": {"foreach": True},
     "loop": {"foreach": False},
 }
-"""torch.optim.AdamW's and SGD's own switches (torch 2.13, `_default_to_fused_or_foreach`)."""
+"""The switches of torch.optim.AdamW and SGD (torch 2.13, `_default_to_fused_or_foreach`)."""
 
 
 def choice_of(optimizer: Optimizer) -> Choice | None:
-    """How an optimizer is called here; None if SimpleTuner has none that does the same."""
+    """SimpleTuner's choice for an optimizer; None if it has no equivalent."""
     for choice in CHOICES:
         kernels = _KERNELS if choice.kernel is None else (choice.kernel,)
         if choice.name == optimizer.name and optimizer.kernel in kernels:
@@ -65,7 +65,7 @@ def worded(word: str) -> Choice | None:
 
 
 def settings_of(optimizer: Optimizer, choice: Choice) -> dict[str, float | bool]:
-    """What `optimizer_config` must say: all of it, so that no default of a release matters."""
+    """All settings of `optimizer_config`, so that no release's default matters."""
     settings: dict[str, float | bool] = {"weight_decay": optimizer.weight_decay}
     if choice.epsilon is not None:
         settings["eps"] = optimizer.epsilon
@@ -75,7 +75,7 @@ def settings_of(optimizer: Optimizer, choice: Choice) -> dict[str, float | bool]
 
 
 def write_settings(settings: Settings) -> str:
-    """`weight_decay=0.1,eps=1e-08`; the parser takes a number for a float by its point or `e-`."""
+    """`weight_decay=0.1,eps=1e-08`; the parser reads a number as a float by its point or `e-`."""
     return ",".join(f"{name}={_word(value)}" for name, value in settings.items())
 
 
@@ -84,7 +84,7 @@ def _word(value: float | bool) -> str:
 
 
 def read_settings(text: str) -> dict[str, float | bool | str]:
-    """The settings that a text says; a word that is neither number nor boolean stays a word."""
+    """The settings in a text; a value that is neither number nor boolean stays a text."""
     pairs = (part.partition("=") for part in text.split(",") if "=" in part)
     return {name.strip(): _value(value.strip()) for name, _, value in pairs}
 
@@ -99,7 +99,7 @@ def _value(word: str) -> float | bool | str:
 
 
 def kernel_of(choice: Choice, settings: Mapping[str, Any]) -> OptimizerKernel:
-    """Which implementation runs; torch takes `foreach` on CUDA by default."""
+    """The implementation that runs; on CUDA torch uses `foreach` by default."""
     if choice.kernel is not None:
         return choice.kernel
     if settings.get("fused") is True:

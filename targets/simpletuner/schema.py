@@ -56,7 +56,7 @@ _TYPES: Final[Mapping[str, str]] = {
 
 
 def document(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON Schema that the consumer's answer to `schema` comes to."""
+    """The JSON Schema made from the consumer's answer to `schema`."""
     flags: Mapping[str, Any] = found["flags"]
     optimizers = sorted(found["optimizers"])
     properties = {name: _property(flag) for name, flag in flags.items()}
@@ -89,7 +89,7 @@ def _property(flag: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_written(choices: list[Any]) -> list[Any]:
-    """Choices, and their other spelling in JSON: "64" may be written 64, and 2 as "2"."""
+    """Choices with both spellings in JSON: "64" may be written 64, and 2 as "2"."""
     numbers = [int(choice) for choice in choices if str(choice).isdecimal()]
     words = [str(choice) for choice in choices]
     return [*words, *numbers]
@@ -100,14 +100,14 @@ def _is_setting(default: Any) -> bool:
 
 
 def text(version: str) -> str:
-    """The schema of a release, as its file holds it. Raises EnvironmentUnavailable."""
+    """The text of a release's schema file. Raises EnvironmentUnavailable."""
     environment = prepare(choose("simpletuner", version).requirements)
     (found,) = ask(environment, CONSUMER, [{"verb": "schema"}], SECONDS)
     return json.dumps(document(found), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def path(version: str) -> Path:
-    """Where the schema of a release is kept."""
+    """The path of a release's schema."""
     return _FOLDER / f"{version}.json"
 
 
@@ -125,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _keep(version: str, *, check: bool) -> bool:
-    """Write one schema, or say whether its file is as it should be."""
+    """Write one schema, or check whether its file is up to date."""
     made, place = text(version), path(version)
     if check:
         return place.is_file() and place.read_text(encoding="utf-8") == made

@@ -1,8 +1,9 @@
 """start.py: SimpleTuner behind a launcher that works in the root of the bundle.
 
-`simpletuner train` goes to no folder either: it looks for `config/` where it is started, and hands
-the package's own train.py to accelerate (simpletuner 3.1.6 cli.py, 4.10.1 cli/train.py,
-`run_training`). Launchers and clusters start this file instead, which goes to its own folder first.
+`simpletuner train` does not change the folder: it looks for `config/` in the working directory, and
+passes the package's own train.py to accelerate (simpletuner 3.1.6 cli.py, 4.10.1 cli/train.py,
+`run_training`). Launchers and clusters start this file instead, which changes to its own folder
+first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ runpy.run_module("simpletuner.train", run_name="__main__")
 
 
 def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
-    """What a launcher starts, from the root of the bundle."""
+    """The file that a launcher starts, relative to the root of the bundle."""
     return (_PATH,)
 
 

@@ -28,14 +28,14 @@ _RELEASES: Final = (
     *("4.7.1", "4.8.0", "4.9.3", "4.10.1"),
 )
 _OF_OLD: Final = {"diffusers": "0.35.2", "torchao": "0.14.1", "peft": "0.18.1"}
-"""What 3.1.6 imports: names that diffusers 0.42 has no longer (helpers/models/flux2/pipeline.py
-`USE_PEFT_BACKEND`); diffusers 0.35.2 imports no newer torchao (quantizers/torchao), and a newer
-peft refuses that one (import_utils.py `is_torchao_available`)."""
+"""Packages for 3.1.6: it imports names that diffusers 0.42 no longer has
+(helpers/models/flux2/pipeline.py `USE_PEFT_BACKEND`); diffusers 0.35.2 imports no newer torchao
+(quantizers/torchao), and a newer peft refuses that one (import_utils.py `is_torchao_available`)."""
 _SINCE: Final = Version("3.2")
 
 
 def _companions(version: Version) -> Mapping[str, str]:
-    """What goes with a release: pip would take the newest."""
+    """The packages that a release needs, as pip would install the newest."""
     return _OF_OLD if version < _SINCE else {}
 
 
@@ -44,7 +44,7 @@ def _imports(_: Draft, version: Version) -> Iterable[str]:
 
 
 _SCHEMAS: Final = {(3, 1): "simpletuner/3.1.6.json", (4, 10): "simpletuner/4.10.1.json"}
-"""The parser's own schema by minor version, where it was asked."""
+"""The parser's own schema by minor version."""
 
 
 def _schema(dialect: Dialect) -> str | None:
@@ -133,11 +133,11 @@ _CONFIG: Final = tuple(
 
 
 def _counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
-    """Each shape of picture has its own batches, so the number is known for one shape alone.
+    """Each image shape has its own batches, so the number of steps is only known for one shape.
 
-    An accumulation goes on in the next epoch, and the last one is left out where it is incomplete:
-    simpletuner 3.1.6 and 4.10.1 helpers/metadata/backends/discovery.py `__len__`, helpers/training/
-    trainer.py `train`, though `_recalculate_training_steps` counts each epoch's tail as a step.
+    An accumulation continues in the next epoch, and an incomplete last one is dropped: simpletuner
+    3.1.6 and 4.10.1 helpers/metadata/backends/discovery.py `__len__`, helpers/training/ trainer.py
+    `train`, although `_recalculate_training_steps` counts the rest of each epoch as a step.
     """
     return Counting(f"simpletuner {dialect['']}", of_accumulations, is_exact=False)
 
@@ -206,4 +206,4 @@ TARGET: Final = Target(
     entry=entry,
     verify="tunec.targets.simpletuner.verify",
 )
-"""What `simpletuner train` reads from the folder in which it is started."""
+"""The target for `simpletuner train` in its working directory."""

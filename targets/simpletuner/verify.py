@@ -1,4 +1,4 @@
-"""How SimpleTuner is asked about the folder it is started in, and how its answers are read."""
+"""How SimpleTuner is run on a folder, and how its answers are read."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -34,7 +34,7 @@ _FLAGS: Final[Mapping[str, str]] = {
     "--num_processes": "TRAINING_NUM_PROCESSES",
     "--num_machines": "TRAINING_NUM_MACHINES",
 }
-"""The variable behind each flag that `simpletuner train` gives to accelerate."""
+"""The variable of each flag that `simpletuner train` passes to accelerate."""
 
 
 def where(case: Case) -> Where:
@@ -44,7 +44,7 @@ def where(case: Case) -> Where:
 
 
 def _folder(case: Case) -> dict[str, Any]:
-    """The folder as SimpleTuner finds it; the data's own folders are empty."""
+    """The folder that SimpleTuner reads; the data folders are empty."""
     data = case.plan.data
     named = (*training_data(case.plan), *data.references, data.evaluation)
     return {
@@ -64,7 +64,7 @@ def _refusal(answer: Mapping[str, Any]) -> str:
 
 
 _NOT_FLAGS: Final = ("deepspeed", "data")
-"""Stages of SimpleTuner that speak of other files than config.json."""
+"""Stages of SimpleTuner that read other files than config.json."""
 
 
 def _turned_down(_: Case, answer: Any) -> Heard | None:
@@ -113,7 +113,7 @@ def _hear_data(case: Case, answer: Any) -> Heard:
 
 
 def _data(backends: Any, plan: Plan) -> list[tuple[str, str, Any, Any]]:
-    """Folders, sizes and purposes; a size by area is kept in megapixels, a million each."""
+    """Folders, sizes and purposes; a size by area is in megapixels, of a million pixels each."""
     kinds = [each["dataset_type"] for each in backends]
     trained = [each["config"] for each in backends if each["dataset_type"] == "image"]
     folders = [
@@ -130,7 +130,7 @@ def _data(backends: Any, plan: Plan) -> list[tuple[str, str, Any, Any]]:
 
 
 def _given(backends: Any) -> list[Any]:
-    """Folders of the pictures that are given beside those to be painted."""
+    """The folders of the reference images."""
     sets = (each for each in backends if each["dataset_type"] == "conditioning")
     return [each["config"].get("instance_data_dir") for each in sets]
 

@@ -1,10 +1,10 @@
-"""Asks the real SimpleTuner, in an environment of its own (`compiler/consumers/queries.py`).
+"""Runs the real SimpleTuner in an environment of its own (`compiler/consumers/queries.py`).
 
-Each verb is a function of one question. A question may bring `files` (text by relative path, put in
-an empty working directory), `folders` (made in it), `environment` (variables) and `capability` (the
-compute capability that torch then reports; without it torch answers as it is). What SimpleTuner
-refuses comes back as `error: {stage, type, message}`. The entry points are those of simpletuner
-3.1.6 and 4.10.1.
+Each verb is a function of one question. A question may have `files` (text by relative path, written
+to an empty working directory), `folders` (created in it), `environment` (variables) and
+`capability` (the compute capability that torch then reports; without it torch reports the real
+one). A refusal by SimpleTuner comes back as `error: {stage, type, message}`. The entry points are
+those of simpletuner 3.1.6 and 4.10.1.
 """
 
 from collections.abc import Callable, Mapping

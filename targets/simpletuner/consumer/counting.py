@@ -1,4 +1,4 @@
-"""How many batches, steps and passes a run counts, on each of its ranks."""
+"""The batches, steps and epochs that a run counts on each of its ranks."""
 
 import argparse
 import contextlib
@@ -22,10 +22,10 @@ from tunec.targets.simpletuner.consumer.surroundings import (
 def count(question: Question) -> Answer:
     """What the trainer counts over `sets`, rank by rank.
 
-    Each set has the sizes of its `buckets` of pictures of one shape, and `repeats`. `processes` is
+    Each set has the sizes of its `buckets` of images of one shape, and `repeats`. `processes` is
     the number of ranks; the files are those of `resolve`. A rank's answer holds the `batches` and
-    `updates` of an epoch, the `epochs` and the `steps` of the run, `by_epochs` (whether it ends
-    with the epochs, whatever steps are left), `global` (pictures of a step) and `saves` (steps
+    `updates` of an epoch, the `epochs` and the `steps` of the run, `by_epochs` (whether the run
+    ends after the epochs, even if steps are left), `global` (images of a step) and `saves` (steps
     between checkpoints, or null).
     """
     with surroundings(question) as log:
@@ -60,13 +60,13 @@ def _counted(arguments: argparse.Namespace, question: Question, rank: int) -> An
 
 
 def _ends_with_epochs(config: argparse.Namespace) -> bool:
-    """Both flags as `Trainer.train` asks them: the first came with 4.5, the other went then."""
+    """The flag as `Trainer.train` reads it: 4.5 replaced `ignore_final_epochs`."""
     strict = getattr(config, "strict_epoch_limit", None)
     return not config.ignore_final_epochs if strict is None else bool(strict)
 
 
 def _accelerator(processes: int, rank: int) -> Any:
-    """What is asked of an accelerator: which rank this is, and accelerate's own way to share."""
+    """A stand-in for an accelerator: its rank, and accelerate's own split between processes."""
     from accelerate import PartialState
 
     state = SimpleNamespace(
@@ -84,7 +84,7 @@ def _accelerator(processes: int, rank: int) -> Any:
 
 @contextlib.contextmanager
 def _dealt(config: argparse.Namespace, accelerator: Any, sets: Any) -> Iterator[None]:
-    """The data sets as the trainer finds them: their pictures shared among the ranks."""
+    """The data sets as the trainer sees them: their images are split among the ranks."""
     tracker = simpletuner("helpers.training.state_tracker").StateTracker
     backends = {f"set-{at}": _backend(f"set-{at}", each) for at, each in enumerate(sets)}
     with (
@@ -108,7 +108,7 @@ def _dealt(config: argparse.Namespace, accelerator: Any, sets: Any) -> Iterator[
 
 
 def _backend(name: str, asked: Any) -> dict[str, Any]:
-    """A data set that is scanned: a real manager of buckets, told what it found."""
+    """A scanned data set: a real bucket manager with the given buckets."""
     cls = simpletuner("helpers.metadata.backends.discovery").DiscoveryMetadataBackend
     manager = cls.__new__(cls)
     manager.id, manager.repeats, manager.bucket_report = name, asked["repeats"], None

@@ -1,4 +1,4 @@
-"""What SimpleTuner's flags and model families are."""
+"""The flags and model families of SimpleTuner."""
 
 import argparse
 import importlib.metadata
@@ -26,7 +26,7 @@ def schema(_question: Question) -> Answer:
 
 
 def _flag(action: argparse.Action, to_argv: Callable[[Mapping[str, Any]], list[str]]) -> Answer:
-    """One flag; `structured`: whether the loader of config.json passes an object on."""
+    """One flag; `structured`: whether the loader of config.json passes on an object."""
     return {
         "type": getattr(action.type, "__name__", "str"),
         "options": list(action.option_strings),
@@ -42,13 +42,13 @@ def _without_class(choice: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def defaults(_question: Question) -> Answer:
-    """What each flag is when nobody gives it."""
+    """The default of each flag."""
     found = simpletuner("helpers.configuration.cmd_args").get_default_config()
     return {name: plain(value) for name, value in sorted(found.items()) if name != "help"}
 
 
 def families(_question: Question) -> Answer:
-    """The model families, each with its flavours and the repositories they are loaded from."""
+    """The model families, each with its flavours and their repositories."""
     known = simpletuner("helpers.models.registry").ModelRegistry.model_families()
     flags = simpletuner("helpers.configuration.cmd_args").get_argument_parser()._actions  # noqa: SLF001
     accepted = next(flag.choices for flag in flags if flag.dest == "model_family")

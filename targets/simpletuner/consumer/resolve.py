@@ -1,4 +1,4 @@
-"""What a configuration comes to: parsed, checked, completed for DeepSpeed and the data loader."""
+"""A configuration after parsing, checks, and completion for DeepSpeed and the data loader."""
 
 import argparse
 import os
@@ -30,9 +30,9 @@ def resolve(question: Question) -> Answer:
 
     `backend` is cmd (`argv`), json (`config/config.json` among the files) or env
     (`config/config.env` there). `processes` is the number of ranks. The answer holds `parsed` (the
-    parser's values), `family` (those that the model's family leaves, or null), `arguments` (after
-    the checks), `deepspeed` (the configuration DeepSpeed would get, or null), `data` (each data
-    set's configuration, or null without the file) and `log`.
+    parser's values), `family` (the values after the checks of the model's family, or null),
+    `arguments` (after all checks), `deepspeed` (the configuration that DeepSpeed would get, or
+    null), `data` (each data set's configuration, or null without the file) and `log`.
     """
     answer: Answer = {}
     with surroundings(question) as log:
@@ -55,7 +55,7 @@ def resolve(question: Question) -> Answer:
 
 
 def parse(question: Question) -> argparse.Namespace:
-    """The parser's values for a question's `backend`; raises what SimpleTuner raises."""
+    """The parser's values for a question's `backend`. Raises the errors of SimpleTuner."""
     if question["backend"] == "cmd":
         sys.argv.extend(question["argv"])
         parser = simpletuner("helpers.configuration.cmd_args")
@@ -69,7 +69,7 @@ def parse(question: Question) -> argparse.Namespace:
 
 
 def _accelerator(namespace: argparse.Namespace, question: Question) -> Any:
-    """What the checks look at in an `accelerate.Accelerator`; the DeepSpeed plugin is real."""
+    """A stand-in for the `accelerate.Accelerator` of the checks, with a real DeepSpeed plugin."""
     import torch
 
     plugin = _trainer(namespace)._load_deepspeed_plugin()  # noqa: SLF001
@@ -95,16 +95,16 @@ def _trainer(namespace: argparse.Namespace) -> Any:
 
 
 def _check_safety(namespace: argparse.Namespace, accelerator: Any) -> None:
-    """SimpleTuner requires wandb (its `Requires-Dist`), so where it runs the package is there."""
+    """Run the safety check, with wandb available: SimpleTuner requires it (its `Requires-Dist`)."""
     module = simpletuner("helpers.training.default_settings.safety_check")
     with mock.patch.object(module, "is_wandb_available", return_value=True):
         module.safety_check(namespace, accelerator)
 
 
 def _of_family(namespace: argparse.Namespace) -> Any:
-    """The values as the family's own code leaves them, which looks at them before it loads.
+    """The values after the checks that the family's code makes before it loads the model.
 
-    None where that code cannot be asked without what it loads.
+    None if that code cannot run without the model.
     """
     try:
         families = simpletuner("helpers.models.registry").ModelRegistry.model_families()
@@ -124,7 +124,7 @@ def _of_family(namespace: argparse.Namespace) -> Any:
 
 
 def _check_average(namespace: argparse.Namespace) -> None:
-    """What averaged weights that are given beforehand need beside them, from 4.10 on."""
+    """Check the averaged weights that are given to start from, from 4.10 on."""
     trainer = _trainer(namespace)
     check = getattr(trainer, "_load_initial_lora_ema_state", None)
     if check is not None and not (namespace.init_lora and namespace.use_ema):
@@ -140,7 +140,7 @@ def _deepspeed(namespace: argparse.Namespace, accelerator: Any) -> Any:
 
 
 def _data(namespace: argparse.Namespace, accelerator: Any) -> Any:
-    """Each data set's configuration, and what the rules of the data loader say; opens no data."""
+    """Each data set's configuration, and the errors of the data loader's rules; opens no data."""
     if not Path(namespace.data_backend_config).is_file():
         return None
     factory = simpletuner("helpers.data_backend.factory")
@@ -163,7 +163,7 @@ def _data(namespace: argparse.Namespace, accelerator: Any) -> Any:
 
 
 def _check_storage(factory: Any, registry: Any, each: Mapping[str, Any]) -> None:
-    """What a data set's storage has to be told, as it is checked before anything is opened."""
+    """Check the required keys of a data set's storage, without opening it."""
     kind, is_pictures = each.get("type"), each.get("dataset_type") not in _WITHOUT_PIXELS
     if kind == "huggingface" and is_pictures:
         factory.check_huggingface_config(dict(each))
@@ -183,7 +183,7 @@ def _without_report(backend: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rules(backends: list[Any], namespace: argparse.Namespace) -> list[Answer]:
-    """What the validators of `data_backend/config_rules.py` find wrong."""
+    """The errors of the validators of `data_backend/config_rules.py`."""
     simpletuner("helpers.data_backend.config_rules")
     registry = simpletuner("helpers.configuration.registry").ConfigRegistry
     config = {

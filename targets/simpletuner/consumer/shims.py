@@ -1,7 +1,7 @@
-"""What lets SimpleTuner's parsers be imported without a GPU, in the consumer's own environment.
+"""Lets SimpleTuner's parsers be imported without a GPU, in the consumer's own environment.
 
 Nothing here changes an answer of the parsers. Packages that only training or data loading uses are
-stood in for when they are not installed, a package that is installed always wins.
+replaced by stubs if they are not installed; an installed package always comes first.
 """
 
 import importlib.abc
@@ -34,11 +34,12 @@ ABSENT: Final[Mapping[str, str]] = {
     "trainingsample": "image_manipulation/load.py decodes images with it",
     "wandb": "training/validation_images.py and other loggers",
 }
-"""Packages stood in for, and what imports them (simpletuner 3.1.6 and 4.10.1, `helpers/`)."""
+"""Packages that are replaced by stubs, and what imports them (simpletuner 3.1.6 and 4.10.1,
+`helpers/`)."""
 
 
 class _AbsentModule(types.ModuleType):
-    """A module whose every public name is an empty class: enough to import and to inherit."""
+    """A module whose every public name is an empty class, which can be imported and inherited."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -69,7 +70,7 @@ class _AbsentFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """Make `import simpletuner` possible; call before anything of it is imported."""
+    """Make `import simpletuner` possible; call it before anything of the package is imported."""
     sys.meta_path.append(_AbsentFinder())
     _import_torchvision()
     _alias_transformers_names()
@@ -78,8 +79,8 @@ def install() -> None:
 def _import_torchvision() -> None:
     """Import torchvision, whose compiled operators need the CUDA build of torch.
 
-    `torchvision/_meta_registrations.py` (0.28.0) registers fake kernels for nms and qnms, which are
-    then unknown to the CPU build; declaring them is all that the import asks for.
+    `torchvision/_meta_registrations.py` (0.28.0) registers fake kernels for nms and qnms, which the
+    CPU build does not know; the import only needs their declaration.
     """
     try:
         importlib.import_module("torchvision")
@@ -96,11 +97,11 @@ def _import_torchvision() -> None:
 
 
 _KEPT_ALIVE: Final[list[Any]] = []
-"""torch forgets the operators of a library that is collected."""
+"""Libraries that are kept alive, since torch forgets the operators of a collected one."""
 
 
 def _alias_transformers_names() -> None:
-    """Give back a name that transformers 5.23.0 no longer has.
+    """Restore a name that transformers 5.23.0 no longer has.
 
     simpletuner 4.10.1 imports it for a type annotation
     (`models/mageflow/vendor/models/modules/text_encoder.py`).
@@ -116,12 +117,11 @@ def _alias_transformers_names() -> None:
 
 @contextmanager
 def device(capability: Sequence[int] | None, count: int = 1, memory: int = 0) -> Iterator[None]:
-    """Answer torch's questions about CUDA devices as on a machine with `count` of that capability.
+    """Answer torch's questions about CUDA as on a machine with `count` devices of that capability.
 
-    Each has `memory` bytes.
-
-    The parsers decide by these answers what they accept (`--ramtorch`, `--mixed_precision=fp8`; in
-    3.1.6 the choices of `--base_model_precision`); None leaves torch as it is.
+    Each has `memory` bytes. The parsers decide by these answers what they accept (`--ramtorch`,
+    `--mixed_precision=fp8`; in 3.1.6 the choices of `--base_model_precision`). None leaves torch as
+    it is.
     """
     with ExitStack() as stack:
         for name, answer in _device_answers(capability, count, memory).items():

@@ -1,4 +1,4 @@
-"""What surrounds a question: SimpleTuner imported without a GPU, an empty folder, its own log.
+"""The surroundings of a question: SimpleTuner imported without a GPU, an empty folder, its log.
 
 The entry points are those of simpletuner 3.1.6 and 4.10.1.
 """
@@ -29,10 +29,11 @@ _LIBRARIES: Final = (
 
 
 def _import_simpletuner() -> None:
-    """Import SimpleTuner as a machine with a current GPU does.
+    """Import SimpleTuner as on a machine with a current GPU.
 
-    In 3.1.6 `helpers/training/__init__.py` makes the choices of `--base_model_precision` from what
-    torch says of the first device; the libraries are imported before, so that they look for none.
+    In 3.1.6 `helpers/training/__init__.py` sets the choices of `--base_model_precision` by what
+    torch reports of the first device; the libraries are imported before, so that they do not look
+    for one.
     """
     shims.install()
     for library in _LIBRARIES:
@@ -53,7 +54,7 @@ def simpletuner(name: str) -> Any:
 
 @contextlib.contextmanager
 def surroundings(question: Question) -> Iterator[list[str]]:
-    """An empty working directory with the question's files; yields the warnings logged in it."""
+    """An empty working directory with the question's files; yields the list of logged warnings."""
     tracker = simpletuner("helpers.training.state_tracker").StateTracker
     before = Path.cwd()
     with (
@@ -81,7 +82,7 @@ def surroundings(question: Question) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def _logged() -> Iterator[list[str]]:
-    """Collect warnings and errors of every logger, whatever its level and propagation."""
+    """Collect the warnings and errors of every logger, whatever its level and propagation."""
     lines: list[str] = []
 
     def handle(_logger: logging.Logger, record: logging.LogRecord) -> None:
@@ -93,7 +94,7 @@ def _logged() -> Iterator[list[str]]:
 
 
 class Refused(Exception):
-    """SimpleTuner refused, at a stage."""
+    """SimpleTuner refused the configuration, at a stage."""
 
     def __init__(self, stage: str, fault: BaseException, message: str) -> None:
         super().__init__(stage)
@@ -101,7 +102,7 @@ class Refused(Exception):
 
 
 def attempt(stage: str, log: list[str], call: Callable[[], Any]) -> Any:
-    """Call the real code; argparse and the safety check leave by SystemExit, having said why."""
+    """Call the real code; argparse and the safety check print the reason and raise SystemExit."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -114,12 +115,12 @@ def attempt(stage: str, log: list[str], call: Callable[[], Any]) -> Any:
 
 
 def _without_traceback(message: str) -> str:
-    """4.x puts a whole traceback of argparse's error into its ValueError; the last line says it."""
+    """The last line of a message: 4.x includes a whole traceback of argparse in its ValueError."""
     return message.strip().splitlines()[-1] if "Traceback (most recent" in message else message
 
 
 def plain(value: Any) -> Any:
-    """A JSON value, or the name of what is none: `torch.bfloat16` becomes `bfloat16`."""
+    """A JSON value; for other objects their name: `torch.bfloat16` becomes `bfloat16`."""
     if isinstance(value, enum.Enum):
         return plain(value.value)
     if isinstance(value, float):

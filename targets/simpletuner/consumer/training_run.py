@@ -1,4 +1,4 @@
-"""What a run does with a configuration: launch, learning rates, one optimizer step."""
+"""Parts of a run with a configuration: the launch, learning rates, one optimizer step."""
 
 import logging
 import os
@@ -48,8 +48,8 @@ def launch(question: Question) -> Answer:
 def step(question: Question) -> Answer:
     """One optimizer step on the CPU with the real class and settings of `optimizer`.
 
-    `parameter` and `gradient` are dtypes (torch lets them differ if `Tensor.grad_dtype` is none);
-    `enable_adamw_bf16` is what `Trainer.init_precision` makes of the dtypes, true unless given.
+    `parameter` and `gradient` are dtypes (torch lets them differ if `Tensor.grad_dtype` is None);
+    `enable_adamw_bf16` is what `Trainer.init_precision` sets from the dtypes, true by default.
     """
     import torch
 
@@ -77,8 +77,9 @@ def step(question: Question) -> Answer:
 def schedule(question: Question) -> Answer:
     """The learning rate before each of the first `steps` optimizer steps, from the real scheduler.
 
-    accelerate steps a scheduler once a rank after each optimizer step (`AcceleratedScheduler.step`
-    with `split_batches` off, accelerate 1.15.0), which is done here `processes` times.
+    accelerate steps a scheduler once for each rank after each optimizer step
+    (`AcceleratedScheduler.step` with `split_batches` off, accelerate 1.15.0), so it is stepped
+    `processes` times here.
     """
     import torch
 

@@ -1,6 +1,6 @@
-"""The rows of SimpleTuner's files, by subject: its keys tied to our slots, both ways.
+"""The rows of SimpleTuner's files, by subject, which map its keys to our slots and back.
 
-Read from `simpletuner_sdk/server/services/field_registry/sections/` and from what
-`helpers/configuration/cmd_args.py` makes of the flags, at 3.1.6 and 4.10.1. Where a key changed
-between the two, the release that brought the change was found by comparing the wheels between them.
+Read from `simpletuner_sdk/server/services/field_registry/sections/` and from how
+`helpers/configuration/cmd_args.py` processes the flags, at 3.1.6 and 4.10.1. If a key changed
+between the two, the release of the change was found by comparing the wheels in between.
 """

@@ -1,7 +1,7 @@
-"""multidatabackend.json: the list of data sets, the first of them pictures to train on.
+"""multidatabackend.json: the list of data sets, the first of them training images.
 
-Keys are addressed by position: `[0]` the first folder of training pictures, `[1]` the cache of text
-embeddings, then pictures for evaluation and further folders to train on.
+Keys are positions: `[0]` is the first folder of training images, `[1]` the cache of text
+embeddings, then follow evaluation images and further training folders.
 """
 
 import json
@@ -20,13 +20,13 @@ REPEATS: Final = (
 
 _TRAIN, _TEXT = "[0]", "[1]"
 _FURTHER: Final = tuple(f"[{position}]" for position in range(2, 18))
-"""Where data sets are written beside these two; more folders have no row."""
+"""The positions of further data sets; no row writes more folders."""
 _OTHERS: Final = (_TEXT, *_FURTHER)
-"""Where they are read: in a file of another's the second may be one to train on."""
+"""The positions that are read: in a user's file the second may be a training set."""
 _FOLDER, _REPEATS = f"{_TRAIN}.instance_data_dir", f"{_TRAIN}.repeats"
 _CONDITIONS: Final = f"{_TRAIN}.conditioning_data"
 _REFERENCES: Final = ("reference_strict", "reference_loose")
-"""Kinds of pictures that an edit model is given; others are masks of the loss."""
+"""Kinds of reference images of an edit model; others are masks of the loss."""
 
 
 def _pictures(name: str, folder: str, kind: str, side: int, times: int = 1) -> dict[str, Json]:
@@ -62,19 +62,19 @@ def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _folders(plan: Plan) -> list[tuple[str, int]]:
-    """Each folder to train on, in their order, with how often an epoch sees it there."""
+    """Each training folder in order, with how often an epoch repeats it there."""
     return [(folder, len(list(same))) for folder, same in groupby(training_data(plan))]
 
 
 _CACHE: Final = "cache_dir_vae"
 _CACHED: Final = "cache/vae"
 _SINCE: Final = "3.2"
-"""Before it a folder of pictures must name its cache of latents: simpletuner 3.1.6
+"""Before this release an image folder must name its cache of latents: simpletuner 3.1.6
 helpers/data_backend/factory.py `_configure_vae_cache` raises ValueError; 3.2.3 has a default."""
 
 
 def _write_further_of_old(plan: Plan) -> Mapping[str, Json]:
-    """As `_write_further`, each folder of pictures with its cache."""
+    """As `_write_further`, with the cache of each image folder."""
 
     def told(value: Json) -> Json:
         is_set = isinstance(value, dict) and "id" in value
@@ -99,7 +99,7 @@ def _write_further(plan: Plan) -> Mapping[str, Json]:
 
 
 def _references(plan: Plan) -> list[dict[str, Json]]:
-    """Pictures that are given, each cut as the one to be painted is."""
+    """The folders of reference images, each cropped like its training image."""
     kind = {"conditioning_type": _REFERENCES[0]}
     return [
         _pictures(f"reference-{number}", folder, "conditioning", plan.data.image_width) | kind
@@ -108,7 +108,7 @@ def _references(plan: Plan) -> list[dict[str, Json]]:
 
 
 def _read_references(found: Mapping[str, Json]) -> tuple[Json, ...]:
-    """Folders of the pictures that the first data set is given, in its order."""
+    """The folders of the first data set's reference images, in order."""
     named = found.get(_CONDITIONS) or ()
     sets = {each.get("id"): each for at in _OTHERS if isinstance(each := found.get(at), Mapping)}
     given = [sets.get(each, {}) for each in ([named] if isinstance(named, str) else named)]
@@ -133,7 +133,7 @@ def _read_further(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _is_trained_on(item: Mapping[str, Json]) -> bool:
-    """Whether a data set is of pictures to train on, as those are that name no type."""
+    """Whether a data set has training images, which is the default type."""
     is_off = item.get("disabled") or item.get("disable")
     return item.get("dataset_type", "image") == "image" and not is_off
 
@@ -191,7 +191,7 @@ DATA: Final = (
 
 
 def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
-    """The data sets as a list, in the order of their positions; JSON has no room for a header."""
+    """The data sets as a list, in the order of their positions; JSON cannot hold the header."""
     del header
     return json.dumps([values[at] for at in sorted(values, key=_position)], indent=2) + "\n"
 
@@ -201,7 +201,7 @@ def _position(at: str) -> int:
 
 
 def parse(text: str) -> Json:
-    """The document whose keys are positions; ValueError for a text that is no list of objects."""
+    """The document with positions as keys. Raises ValueError if it is no list of objects."""
     found = json.loads(text)
     if not isinstance(found, list):
         raise ValueError("a list of data sets is wanted")
@@ -223,11 +223,11 @@ _MARKS: Final = frozenset(
         *("minimum_image_size", "metadata_backend", "probability", "csv_file", "aws_bucket_name"),
     }
 )
-"""Keys beside `id` and `type`, which items of many kinds of lists have."""
+"""Keys besides `id` and `type`, which items of many lists have."""
 
 
 def recognise(document: Json) -> bool:
-    """Whether a document is a list of data sets, as `parse` gives it."""
+    """Whether a document, as returned by `parse`, is a list of data sets."""
     first = document.get("[0]") if isinstance(document, dict) else None
     if not isinstance(first, dict) or not first.keys() & {"id", "type"}:
         return False

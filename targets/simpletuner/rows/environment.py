@@ -1,8 +1,8 @@
 """config.env beside config.json: what `simpletuner train` passes to `accelerate launch`.
 
-The launcher reads no config.json. It takes its numbers from the command line, the shell, or
+The launcher does not read config.json. It reads the command line, the shell, or
 `config/config.env`, which is loaded into the environment whatever the format of the configuration
-(`load_env_variables` in helpers/configuration/loader.py). What both files say must agree.
+(`load_env_variables` in helpers/configuration/loader.py). Both files must agree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from tunec.targets.simpletuner.rows.run import RANKS, processes
 LAUNCHER: Final = "simpletuner 3.1.6 cli.py and 4.10.1 cli/train.py, run_training"
 
 PASSED_ON: Final = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "DS_ALLOW_DEPRECATED_FP16")
-"""Variables of a plan that the file can hold: they need no quoting."""
+"""Variables of a plan that the file can hold, as they need no quotes."""
 
 
 def _write_processes(plan: Plan) -> Mapping[str, Json]:
@@ -95,13 +95,16 @@ ENVIRONMENT: Final = (
 
 
 def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
-    """`NAME=value` lines; `parse_env_file` takes quotes off and folds blanks, so there are none."""
+    """`NAME=value` lines; `parse_env_file` strips quotes and folds blanks, so there are none."""
     comments = [f"# {line}" for line in header]
     return "".join(f"{line}\n" for line in [*comments, *(f"{k}={v}" for k, v in values.items())])
 
 
 def parse(text: str) -> Mapping[str, str]:
-    """The variables of a config.env, as `parse_env_file` (helpers/configuration/env_file.py)."""
+    """The variables of a config.env, as `parse_env_file` reads them.
+
+    helpers/configuration/env_file.py of 3.1.6 and 4.10.1.
+    """
     found: dict[str, str] = {}
     for line in text.splitlines():
         said = line.strip().removeprefix("export ")
@@ -126,8 +129,8 @@ _OWN: Final = frozenset(
         *("DATA_BACKEND_CONFIG", "TRAINER_EXTRA_ARGS", "MAX_NUM_STEPS", "VALIDATION_RESOLUTION"),
     }
 )
-"""helpers/configuration/env_file.py `env_to_args_map` of 3.1.6 and 4.10.1: two of these are no
-other program's."""
+"""helpers/configuration/env_file.py `env_to_args_map` of 3.1.6 and 4.10.1: no other program has two
+of these."""
 
 
 def recognise(document: Json) -> bool:

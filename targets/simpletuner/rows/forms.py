@@ -1,7 +1,7 @@
-"""SimpleTuner's flags in other forms: a command line, an older config.env, the web page's JSON.
+"""Other forms of SimpleTuner's flags: a command line, an older config.env, the web page's JSON.
 
-All come to the keys of config.json, so that the same rows read them. They are read and never
-written: config.json can say all that they can, and `false` besides, which a config.env cannot.
+All are read as the keys of config.json, so that the same rows apply. They are only read:
+config.json can express everything that they can, and also `false`, which a config.env cannot.
 """
 
 import shlex
@@ -51,10 +51,10 @@ _MORE: Final = "TRAINER_EXTRA_ARGS"
 
 
 def spelled_either_way(entry: Entry) -> Entry:
-    """A row that also reads its keys with the dashes of flags and its numbers as words.
+    """A row that also reads its keys with the dashes of flags and its numbers as texts.
 
     The web page writes `--model_type`; `mapping_to_cli_args` (helpers/configuration/cli_utils.py)
-    takes both, turns every value into words, and drops the word `false`: the default stays.
+    accepts both, turns every value into a text, and drops `false`, so that the default stays.
     """
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -70,7 +70,7 @@ def spelled_either_way(entry: Entry) -> Entry:
 
 
 def parse_variables(text: str) -> Mapping[str, Json]:
-    """The flags that a config.env comes to: `load_env_config` drops every `false`."""
+    """The flags of a config.env: `load_env_config` drops every `false`."""
     said = environment.parse(text)
     flags = {
         flag: typed(said[name])
@@ -81,15 +81,15 @@ def parse_variables(text: str) -> Mapping[str, Json]:
 
 
 def parse_flags(text: str) -> Mapping[str, Json]:
-    """The flags of a command line, whatever stands before them.
+    """The flags of a command line, whatever precedes them.
 
-    Raises ValueError for a quote that does not close.
+    Raises ValueError for a quote that is not closed.
     """
     return dict(_flags(shlex.split(text.replace("\\\n", " "), comments=True)))
 
 
 def _flags(words: Sequence[str]) -> Iterator[tuple[str, Json]]:
-    """`--name=value`, `--name value` or, for true, `--name`, as argparse pairs them."""
+    """`--name=value`, `--name value` or, for true, `--name`, paired as by argparse."""
     for at, word in enumerate(words):
         if not word.startswith("--"):
             continue

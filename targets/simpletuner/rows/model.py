@@ -1,4 +1,4 @@
-"""The model, its adapters and pictures, its precision and attention, in config.json.
+"""The model, its adapters and images, its precision and attention, in config.json.
 
 SimpleTuner holds weights, adapters and gradients in one dtype, `weight_dtype`, which follows from
 three flags (the end of `parse_cmdline_args`); adapters are added with diffusers' `add_adapter`,
@@ -29,7 +29,7 @@ def _write_model(plan: Plan) -> Mapping[str, Json]:
 
 
 def _write_before(plan: Plan) -> Mapping[str, Json]:
-    """The model where its flavour may not be there yet: the path alone loads it."""
+    """The model for releases that may lack its flavour: the path alone loads it."""
     known = families.flavour_of(plan.model.path)
     is_later = known is not None and known[1] in known[0].later
     written = _write_model(plan)
@@ -44,7 +44,7 @@ def _read_model(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _repository(family: families.Family | None, found: Mapping[str, Json]) -> str | None:
-    """What `setup_model_flavour` loads where no path is given: the default flavour, if need be."""
+    """The repository that `setup_model_flavour` loads without a path; by default a flavour's."""
     if family is None:
         return None
     flavour = str(found.get("model_flavour") or family.default)
@@ -84,7 +84,7 @@ _WITHOUT: Final[Mapping[str, Any]] = {
     "adapter.dora": False,
     "adapter.targets": (),
 }
-"""What the slots of an adapter are without one."""
+"""The values of the adapter's slots without an adapter."""
 
 
 def _write_targets(plan: Plan) -> Mapping[str, Json]:
@@ -97,7 +97,7 @@ def _read_targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _has_other_targets(plan: Plan) -> bool:
-    """Whether the adapters sit elsewhere than where the family has them by default."""
+    """Whether the adapters target other modules than the family's default."""
     if not has_adapter(plan):
         return False
     family = families.of_model(plan.model.path, plan.model.family)
@@ -119,7 +119,7 @@ def _read_resolution(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _fast_schedule(plan: Plan) -> bool | None:
-    """The flag without which the distilled FLUX is not trained; None: another model."""
+    """The flag that the distilled FLUX needs for training; None: another model."""
     known = families.flavour_of(plan.model.path)
     return True if known is not None and known[1] == "schnell" else None
 
@@ -217,11 +217,11 @@ _FORMATS: Final[Mapping[QuantFormat, str]] = {
     "nf4": "nf4-bnb",
     "int8": "int8-quanto",
 }
-"""Eight bits are quanto's: SimpleTuner has none of bitsandbytes'."""
+"""Eight bits use quanto: SimpleTuner has no int8 of bitsandbytes."""
 
 
 def weight_dtype(found: Mapping[str, Json]) -> FloatDtype | None:
-    """The dtype that the three flags come to; None for fp8."""
+    """The dtype that follows from the three flags; None for fp8."""
     words = {word: dtype for dtype, word in MIXED_PRECISION.items()}
     compute = words.get(found.get("mixed_precision", "bf16"))
     quantised = found.get("base_model_precision", "no_change") != "no_change"
@@ -260,7 +260,7 @@ def _read_held(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 _STORED: Final = ("quantization.format", "quantization.double", "quantization.compute")
 _HELD_IN: Final = ("states.weights", "states.trainable", "states.gradients")
-"""Slots that `weight_dtype` settles, unless DeepSpeed casts and copies."""
+"""Slots that `weight_dtype` determines, unless DeepSpeed casts and copies."""
 
 
 PRECISION: Final = (

@@ -11,7 +11,7 @@ from tunec.targets.simpletuner import optimizers
 from tunec.targets.simpletuner.rows.model import DTYPE_FLAGS, TRAINER, dtype_flags, weight_dtype
 
 BETAS_MERGE: Final = "4.7.0"
-"""First release that takes betas beside `optimizer_config`; before, they are ignored there."""
+"""The first release that reads betas beside `optimizer_config`; before, they are ignored."""
 
 _SETTINGS: Final = ("optimizer", "optimizer_config", "optimizer_beta1", "optimizer_beta2")
 
@@ -55,7 +55,7 @@ def _given_betas(found: Mapping[str, Json]) -> tuple[float, float] | None:
 
 
 def _moments(choice: optimizers.Choice, found: Mapping[str, Json]) -> StateDtype | None:
-    """Of bitsandbytes' own dtype, else of the parameters' (`torch.zeros_like`)."""
+    """The dtype of the moments: bitsandbytes' own, else the parameters' (`torch.zeros_like`)."""
     if choice.kernel == "bitsandbytes":
         return "fp32" if choice.name.endswith("_32bit") else "int8"
     return weight_dtype(found)
@@ -73,7 +73,7 @@ def _steps_with(names: tuple[str, ...]) -> Callable[[Plan], bool]:
 
 
 def _rows(*, merges: bool, since: str | None = None, until: str | None = None) -> tuple[Entry, ...]:
-    """One row for each kind of algorithm: what it has no use for is not said."""
+    """One row for each kind of algorithm, without the settings that it does not use."""
     return tuple(
         Entry(
             (*_SETTINGS, *DTYPE_FLAGS, "deepspeed_config"),
@@ -104,7 +104,7 @@ def _write_clipping(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_clipping(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """`grad_clip_method` defaults to `value`, which bounds each element of a gradient, no norm."""
+    """The norm of clipping; the default method `value` bounds each element instead."""
     if found.get("grad_clip_method", "value") != "norm":
         return {}
     return {"optimizer.max_grad_norm": found.get("max_grad_norm", 2.0)}

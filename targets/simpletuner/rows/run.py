@@ -1,4 +1,4 @@
-"""Batch, processes, places, and which blocks are recomputed, in config.json."""
+"""Batch, processes, folders, and recomputed blocks, in config.json."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,9 +13,9 @@ from tunec.targets.simpletuner.rows.model import TRAINER
 DATA_FILE: Final = "config/multidatabackend.json"
 
 _TRACKERS: Final = ("tensorboard", "wandb")
-"""Of our trackers, those that SimpleTuner knows."""
+"""Our trackers that SimpleTuner supports."""
 _LISTS: Final = "4.9.1"
-"""First release in which `report_to` takes several (helpers/training/reporting.py)."""
+"""The first release in which `report_to` takes several trackers (helpers/training/reporting.py)."""
 
 
 _CAPTIONS: Final = (
@@ -25,7 +25,7 @@ _CAPTIONS: Final = (
 
 
 def processes(world: int, nodes: int) -> Mapping[str, Any]:
-    """The slots that a number of ranks and machines settles: every rank holds a whole model."""
+    """The slots that follow from ranks and machines: every rank has a whole model."""
     return {
         "parallel.world": world,
         "parallel.data": world,
@@ -35,7 +35,7 @@ def processes(world: int, nodes: int) -> Mapping[str, Any]:
 
 
 RANKS: Final = ("parallel.world", "parallel.data")
-"""Of these slots, those that are said where devices are left idle."""
+"""The slots among them that are written if devices are idle."""
 
 
 def _write_processes(plan: Plan) -> Mapping[str, Json]:
@@ -83,7 +83,7 @@ def _trackers(write: Any, *, since: str | None = None, until: str | None = None)
 
 
 def _write_seed(plan: Plan) -> Mapping[str, Json]:
-    """0 means the clock and -1 chance: neither is a seed."""
+    """Write the seed; 0 means the clock and -1 a random one."""
     return {"seed": plan.runtime.seed} if plan.runtime.seed not in (0, -1) else {}
 
 
@@ -139,7 +139,8 @@ _INTERVAL: Final = "gradient_checkpointing_interval"
 _STRIDE: Final = "gradient_checkpointing_segment_stride"
 _BACKEND: Final = "gradient_checkpointing_backend"
 _PLACES: Final = {"torch": False, "unsloth": True}
-"""Words that end in -ffn, from 4.5 on, recompute the feed-forwards alone: no slot says that."""
+"""Values that end in -ffn, from 4.5 on, recompute only the feed-forwards, which no slot
+expresses."""
 
 
 def _segments(segment: int, gap: int) -> Mapping[str, int]:
@@ -147,13 +148,13 @@ def _segments(segment: int, gap: int) -> Mapping[str, int]:
 
 
 def _write_every(plan: Plan) -> Mapping[str, Json]:
-    """One block of each so many; a segment of several has no word."""
+    """Recompute one block of every `gap + 1`; segments of several blocks cannot be expressed."""
     asked = plan.activation_checkpointing
     return {_INTERVAL: asked.gap + 1} if asked.segment == 1 and asked.gap else {}
 
 
 def _write_segments(plan: Plan) -> Mapping[str, Json]:
-    """So many blocks together, in each stride; one block with a gap behind it has no word."""
+    """Recompute segments of several blocks in each stride; no key expresses a single block."""
     asked = plan.activation_checkpointing
     if asked.segment == 1:
         return {}

@@ -12,14 +12,14 @@ from tunec.targets.simpletuner.rows.model import TRAINER
 SCHEDULES: Final = "helpers/training/custom_schedule.py get_lr_scheduler"
 
 _ALL_CHECKPOINTS: Final = 1_000_000
-"""More than any run saves: the parser has no word for keeping all, and its default is 5."""
+"""More than any run saves: no value keeps all checkpoints, and the default is 5."""
 
 
 _RISING: Final = ("constant", "constant_with_warmup", "linear")
 _FALLING_ONCE: Final = ("cosine", "cosine_with_min_lr")
 KINDS: Final = (*_RISING, *_FALLING_ONCE, "polynomial")
-"""Shapes that `--lr_scheduler` has a word for. Its cosine_with_restarts leaves the rate where it is
-(`CosineAnnealingHardRestarts.step`: what is left of a division by -1 is 0)."""
+"""The schedules that `--lr_scheduler` has. Its cosine_with_restarts does not change the rate
+(`CosineAnnealingHardRestarts.step`: the remainder of a division by -1 is 0)."""
 _POLYNOMIAL: Final[Mapping[str, float]] = {"lr_end": 1e-7, "power": 1.0}
 """transformers 5.23.0 optimization.py `get_polynomial_decay_schedule_with_warmup`."""
 _POWER: Final = 0.8
@@ -39,7 +39,7 @@ def _write_rates(plan: Plan) -> Mapping[str, Json]:
 
 
 def _write_cosine(plan: Plan, end: Json) -> Mapping[str, Json]:
-    """Cosine has no warm-up: `lr_warmup_steps` is its half period, so all steps of the run."""
+    """Cosine has no warmup: `lr_warmup_steps` is its half period, so all steps of the run."""
     schedule = plan.schedule
     if schedule.warmup_steps or schedule.epochs is not None:
         return {}
@@ -74,20 +74,20 @@ _SHAPE: Final = ("schedule.kind", "schedule.warmup_steps", "schedule.arguments")
 
 
 def _polynomial(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """What is set differently from transformers' defaults."""
+    """The settings that differ from transformers' defaults."""
     said = {"lr_end": found.get("lr_end", _END), "power": found.get("lr_power", _POWER)}
     return {name: value for name, value in said.items() if value != _POLYNOMIAL[name]}
 
 
 def _cosine(half_period: int, steps: int, end: Json) -> Mapping[str, Any]:
-    """Our cosine falls once, to the end of the run; theirs rises again after its half period."""
+    """Our cosine falls once, until the end of the run; theirs rises again after half a period."""
     if half_period <= 0 or half_period != steps:
         return {}
     return _shape("cosine_with_min_lr", 0, {"min_lr": end}) if end else _shape("cosine", 0)
 
 
 def _moves_by_itself(plan: Plan) -> bool:
-    """Whether SimpleTuner's own schedule moves the rate, and has settings for it."""
+    """Whether SimpleTuner's own schedule changes the rate, and has settings for it."""
     is_known = plan.schedule.kind in KINDS and not lacks_steps(plan)
     return is_known and without_deepspeed(plan)
 
@@ -107,7 +107,7 @@ def _rates(*, rewrites: bool, since: str | None = None, until: str | None = None
 
 
 def lacks_steps(plan: Plan) -> bool:
-    """Whether the schedule cannot be said: it counts steps, and a share or the end is not known."""
+    """Whether the schedule needs steps that are unknown: of the warmup, or of the end."""
     schedule = plan.schedule
     ends = schedule.kind in _FALLING_ONCE and schedule.epochs is not None
     return schedule.warmup_steps is None or ends

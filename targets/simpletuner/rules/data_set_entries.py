@@ -159,7 +159,7 @@ def _numbers(each: DataSet) -> Iterator[Finding]:
 
 
 def _buckets(each: DataSet, buckets: list[object]) -> Iterator[Finding]:
-    """An aspect is a number, or a mapping of one with its weight."""
+    """An aspect is a number, or a mapping with one number and its weight."""
     at = each.place("crop_aspect_buckets")
     odd = [bucket for bucket in buckets if type(bucket) not in (int, float, dict)]
     if at is not None and odd:
@@ -191,7 +191,7 @@ def _is_number(text: str) -> bool:
 
 
 _FILES: Final = "discovery"
-"""The metadata backend where none is named."""
+"""The default of `metadata_backend`."""
 
 
 def _captions(each: DataSet) -> Iterator[Finding]:
@@ -224,7 +224,7 @@ def _captions(each: DataSet) -> Iterator[Finding]:
 
 
 def _prompts(run: LintContext, each: DataSet) -> Iterator[Finding]:
-    """The one caption of all pictures is the entry's own, or the flag's of that name."""
+    """The single caption of all images is set in the entry, or by the flag of that name."""
     if each.kind not in _PICTURES or each.place("instance_prompt") is not None:
         return
     files = tuple(configs(run))
@@ -291,14 +291,14 @@ _KNOWN: Final = frozenset(
         *("webshart_optimize_captions", "write_batch_size"),
     }
 )
-"""simpletuner 2.2.1, 3.1.6 and 4.10.1 helpers/**/*.py: every name that is asked of an entry."""
+"""simpletuner 2.2.1, 3.1.6 and 4.10.1 helpers/**/*.py: every key that is read from an entry."""
 _ELSEWHERE: Final = frozenset(
     {
         *("seed", "control", "controlnet", "model_family", "model_flavour", "model_type"),
         *("prediction_type", "loss_type", "num_inference_steps", "train_text_encoder"),
     }
 )
-"""Flags whose names are asked of other mappings in the same files."""
+"""Flags whose names are read from other mappings in the same files."""
 _LIKE: Final = 0.88
 
 
@@ -310,7 +310,7 @@ _LIKE: Final = 0.88
     reads=("simpletuner-data:*",),
 )
 def key_of_no_data_set(run: LintContext) -> Iterator[Finding]:
-    """A key in an entry of multidatabackend.json that SimpleTuner does not look for."""
+    """A key in an entry of multidatabackend.json that SimpleTuner does not read."""
     for _, sets in lists(run):
         for each in sets:
             start = f"{each.position}."

@@ -1,4 +1,4 @@
-"""Sections of one entry of SimpleTuner's list, and what its storage asks of its other keys."""
+"""Sections of one entry of SimpleTuner's list, and keys that its storage requires."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -19,17 +19,17 @@ _OF_WEBSHART: Final = {
 
 
 class Part(Struct, frozen=True):
-    """What a key of a section may hold."""
+    """The values that a key of a section accepts."""
 
     section: str
     key: str
     takes: Callable[[Any], bool]
     what: str
-    """What is taken, to be written instead."""
+    """The accepted value, in words, for the fix."""
 
 
 def parts(each: DataSet) -> Iterator[Finding]:
-    """What SimpleTuner refuses of an entry's sections and of its storage."""
+    """Errors in an entry's sections and storage."""
     yield from _storage(each)
     yield from _frames(each)
     yield from _generator(each)
@@ -66,7 +66,7 @@ def _storage(each: DataSet) -> Iterator[Finding]:
 
 
 def _frames(each: DataSet) -> Iterator[Finding]:
-    """Videos are cut to `num_frames`, and those below `min_frames` are left out."""
+    """Videos are cut to `num_frames`, and shorter ones than `min_frames` are left out."""
     video = each.value("video")
     if not isinstance(video, Mapping) or each.kind not in ("video", "conditioning"):
         return
@@ -93,7 +93,7 @@ _KEYS: Final = frozenset(
 
 
 def _generator(each: DataSet) -> Iterator[Finding]:
-    """Images that are made of captions: a section of a data set of captions alone."""
+    """Only a data set of captions may have a section that generates images from them."""
     at = each.place(_GENERATOR)
     if at is None or at.value is None:
         return

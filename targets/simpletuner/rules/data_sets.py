@@ -1,4 +1,4 @@
-"""Settings of SimpleTuner's data sets that need or exclude each other."""
+"""Settings of SimpleTuner's data sets that require or exclude each other."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -26,7 +26,7 @@ _OF_EIGHT: Final = frozenset({"ltxvideo", "ltxvideo2", "wan", "longcat_video", "
     "data-set-at-odds", "error", "init", consumers=("simpletuner",), reads=("simpletuner-data:*",)
 )
 def data_set_at_odds(run: LintContext) -> Iterator[Finding]:
-    """Two settings of one data set that SimpleTuner does not take together."""
+    """Two settings of one data set that SimpleTuner refuses together."""
     for _, sets in lists(run):
         for each in sets:
             yield from _of_hub(each)
@@ -55,7 +55,7 @@ def _of_hub(each: DataSet) -> Iterator[Finding]:
 
 
 def _odds_of_tables(each: DataSet) -> Iterator[Finding]:
-    """A table of addresses holds its captions, and no embeddings."""
+    """A CSV file of URLs provides its own captions, and cannot store embeddings."""
     kind, how = each.place("type"), each.place("caption_strategy")
     if kind is None or kind.value != "csv":
         return
@@ -107,7 +107,7 @@ def _rounded(run: LintContext, each: DataSet) -> Iterator[Finding]:
 
 
 def _ended(run: LintContext, each: DataSet) -> Iterator[Finding]:
-    """An entry is used from one epoch or step to another."""
+    """An entry is used from one epoch or step until another, which must not be earlier."""
     for first, last, least in _ENDS if run.runs(_ROUNDED) is not False else ():
         begin, end = each.place(first), each.place(last)
         start = begin.value if begin is not None else least
@@ -170,7 +170,7 @@ _ALIGNED: Final = ("reference_strict", "mask")
     reads=("simpletuner-data:*",),
 )
 def data_set_incomplete(run: LintContext) -> Iterator[Finding]:
-    """An entry of multidatabackend.json lacks what its kind of storage cannot do without."""
+    """An entry of multidatabackend.json lacks a key that its storage requires."""
     for _, sets in lists(run):
         paired = {name for each in sets for name in _names(each.value("conditioning_data"))}
         for each in sets:
@@ -198,7 +198,7 @@ def _of_storage(each: DataSet) -> Iterator[Finding]:
 
 
 def _is_made(each: DataSet) -> bool:
-    """Whether its pictures are written by SimpleTuner itself."""
+    """Whether SimpleTuner itself writes its images."""
     return any(each.place(key) for key in ("conditioning_config", "source_dataset_id", "disabled"))
 
 
@@ -253,7 +253,7 @@ _SHARE_FOLDERS: Final = ("cache_dir_vae", "cache_dir")
     reads=("simpletuner-data:*",),
 )
 def data_sets_share_a_cache(run: LintContext) -> Iterator[Finding]:
-    """Two data sets have one name, or keep what they computed in one folder."""
+    """Two data sets have the same id or cache folder."""
     for _, sets in lists(run):
         names: dict[str, Place] = {}
         folders: dict[str, Place] = {}
@@ -285,7 +285,7 @@ def _named(at: Place, first: Place) -> Finding:
 
 
 def _shared(at: Place, first: Place, key: str) -> Finding:
-    """Latents are kept apart from everything else, or refused; text embeddings mix."""
+    """A shared cache of latents is refused; in a shared one of text, embeddings are mixed up."""
     is_text = key == "cache_dir" and first.path.endswith(".cache_dir")
     return Finding(
         f"two data sets keep their cache in {at.value}",

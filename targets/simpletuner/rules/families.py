@@ -80,7 +80,7 @@ def flavour_of_another_family(run: LintContext) -> Iterator[Finding]:
 
 
 def _names_its_model(document: Document) -> bool:
-    """Whether a model is named beside the flavour, which is not looked up then."""
+    """Whether a model is given beside the flavour, which is then not read."""
     spelt = {_PATH, f"--{_PATH}", "MODEL_NAME", "TRAINER_EXTRA_ARGS"}
     return said(document, _PATH) is not None or bool(spelt & document.unknown)
 
@@ -122,7 +122,7 @@ def refused_by_the_family(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_replaced(run: LintContext, document: Document) -> bool:
-    """Whether `fp8-quanto-replaced` is true of it: int8-quanto is put in its place before."""
+    """Whether int8-quanto replaces the value first (`fp8-quanto-replaced`)."""
     is_own = word(document, "lora_type", "standard") == "standard" and is_lora(document)
     return is_own and (processes(run) or 1) > 1
 
@@ -140,7 +140,7 @@ def _fp8(document: Document) -> Iterator[Finding]:
 
 
 def _schnell(document: Document) -> Iterator[Finding]:
-    """Its few steps of time are those of a schedule of their own."""
+    """FLUX schnell needs the schedule for its few timesteps."""
     at, fast = said(document, "model_flavour"), said(document, "flux_fast_schedule")
     if at is None or family(document) != "flux" or word(document, "model_flavour") != "schnell":
         return
@@ -163,8 +163,8 @@ _ALIGNED: Final[Mapping[str, int]] = {
     **dict.fromkeys(("cosmos", "cosmos2image", "flux2"), 16),
     **dict.fromkeys(("deepfloyd", "qwen_image"), 32),
 }
-"""simpletuner 2.2.1, 3.1.6 and 4.10.1 helpers/models/*/model.py `check_user_config`, as those that
-have the family agree; of wan it depends on the flavour."""
+"""simpletuner 2.2.1, 3.1.6 and 4.10.1 helpers/models/*/model.py `check_user_config`, equal in all
+that have the family; for wan it depends on the flavour."""
 _TOKENS: Final = frozenset(
     {
         *("flux", "kolors", "ltxvideo", "pixart", "pixart_sigma", "sana", "sd1x", "sd2x", "sdxl"),
@@ -174,7 +174,7 @@ _TOKENS: Final = frozenset(
 _FLOW: Final = frozenset({"flux", "ltxvideo", "lumina2", "wan"})
 _OWN_VAE: Final = frozenset({"cosmos", "cosmos2image", "deepfloyd", "sana", "sd3"})
 _OVERRIDDEN_KNOWING: Final = frozenset({"qwen_image"})
-"""Whose code asks for `i_know_what_i_am_doing` before it overrides."""
+"""Families whose code overrides only with `i_know_what_i_am_doing`."""
 
 
 @rule(
@@ -188,7 +188,7 @@ _OVERRIDDEN_KNOWING: Final = frozenset({"qwen_image"})
     ),
 )
 def overridden_by_the_family(run: LintContext) -> Iterator[Finding]:
-    """A setting that SimpleTuner's code of this model family puts its own value in place of."""
+    """A setting that the code of this model family overrides."""
     for document in configs(run):
         for at, why, instead in _overridden(document, family(document)):
             yield Finding(
@@ -230,7 +230,7 @@ _REFUSED: Final = "simpletuner<3.2"
     reads=flags_read("flow_schedule_auto_shift"),
 )
 def flow_shift_given_twice(run: LintContext) -> Iterator[Finding]:
-    """The timestep shift of flow matching is given, and is to be found by itself."""
+    """The timestep shift of flow matching is given, although it is to be computed."""
     for document in configs(run):
         auto, shift = (
             said(document, "flow_schedule_auto_shift"),
@@ -285,7 +285,7 @@ _OF_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "sana_complex_human_instruction": ("sana", "sanavideo"),
 }
-"""simpletuner 3.1.6 and 4.10.1 helpers/models/*/model.py: whose code reads a flag."""
+"""simpletuner 3.1.6 and 4.10.1 helpers/models/*/model.py: the families whose code reads a flag."""
 
 
 @rule(

@@ -1,4 +1,4 @@
-"""Names under which SimpleTuner reads no flag."""
+"""Names that SimpleTuner does not read as flags."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ _SINCE: Final = {
     "use_adafactor_optimizer": "write optimizer: torch-adafactor",
     **{name: f"write model_family: {name}" for name in ("flux", "sd3", "kolors")},
 }
-"""What flags of bghira/SimpleTuner v0.9.8 helpers/arguments.py became."""
+"""The replacements of flags in bghira/SimpleTuner v0.9.8 helpers/arguments.py."""
 _OLD: Final = frozenset(
     {
         *("vae_cache_preprocess", "save_total_limit", "aspect_ratio_bucketing", "repeats"),
@@ -54,7 +54,7 @@ _OLD: Final = frozenset(
 
 @rule("flag-not-known", "error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",))
 def flag_not_known(run: LintContext) -> Iterator[Finding]:
-    """A flag of SimpleTuner's that is misspelt, or whose number is none."""
+    """A flag of SimpleTuner that is misspelt, or whose value is no number."""
     for document in configs(run):
         is_data = document.format in ("json", "toml")
         found = document.found if is_data else extra(document)
@@ -75,7 +75,7 @@ def _value(name: str, place: Place) -> Iterator[Finding]:
 
 
 def _word(name: str, place: Place) -> Iterator[Finding]:
-    """A switch that is written as a word which says neither."""
+    """A switch whose value is neither on nor off."""
     text = str(place.value).strip().lower()
     is_plain = isinstance(place.value, str) and bool(text) and not set("${") & set(text)
     if (
@@ -93,7 +93,7 @@ def _word(name: str, place: Place) -> Iterator[Finding]:
 
 
 def _switch(name: str, place: Place) -> Iterator[Finding]:
-    """True becomes the flag alone, and false its value: only a switch takes either."""
+    """True becomes the bare flag, and false its value: only a switch accepts either."""
     meant = _SWITCHES.get(str(place.value).strip().lower())
     if meant is None or any(_takes(each, meant=meant) for each in flags()[name]):
         return
@@ -171,14 +171,14 @@ def _unknown(
 
 
 def _is_short_for_one(name: str) -> bool:
-    """Whether some release has one flag alone that begins so; of several, none is taken."""
+    """Whether in some release exactly one flag begins with the name, as argparse requires."""
     every = [schema(f"simpletuner/{each}.json")["properties"] for each in _RELEASES]
     return any(sum(flag.startswith(name) for flag in each) == 1 for each in every)
 
 
 @cached()
 def flags() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
-    """Every flag of a known release, with its schema in each that has it."""
+    """Every flag of a known release, with its schema in each release that has it."""
     every = [schema(f"simpletuner/{each}.json")["properties"] for each in _RELEASES]
     return {
         name: tuple(each[name] for each in every if name in each) for one in every for name in one
@@ -187,7 +187,7 @@ def flags() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
 
 @rule("false-is-dropped", "error", "silent", consumers=("simpletuner",), reads=("simpletuner:*",))
 def false_is_dropped(run: LintContext) -> Iterator[Finding]:
-    """A switch of SimpleTuner's is turned off in words that its loader leaves out."""
+    """A switch of SimpleTuner is turned off in a way that its loader ignores."""
     for document in configs(run):
         for flag in _on_by_themselves():
             at = said(document, flag)
@@ -209,7 +209,7 @@ def _on_by_themselves() -> tuple[str, ...]:
 
 
 def _is_dropped(document: Document, at: Place) -> bool:
-    """Only a false that is none of JSON's or TOML's, and stands by itself, is left out."""
+    """Whether the loader drops the value: a false that is no boolean of JSON or TOML."""
     if document.format == "shell" and at.path == "TRAINER_EXTRA_ARGS":
         return False
     is_word = isinstance(at.value, str) or document.format == "shell"

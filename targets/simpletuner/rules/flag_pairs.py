@@ -1,4 +1,4 @@
-"""Flags of SimpleTuner that need or exclude each other."""
+"""Flags of SimpleTuner that require or exclude each other."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -30,7 +30,7 @@ _OF_PIPELINES: Final = ("-bnb", "-torchao", "-quanto")
 _ENCODERS: Final = tuple(f"text_encoder_{number}_precision" for number in range(1, 5))
 _HOOKS: Final = "FSDP v2 CPU parameter offload is not compatible with hooks on each gradient"
 _END: Final = 4e-7
-"""simpletuner 3.1.6 and 4.10.1: lr_end where nobody writes it."""
+"""simpletuner 3.1.6 and 4.10.1: the default of lr_end."""
 
 
 @rule(
@@ -44,7 +44,7 @@ _END: Final = 4e-7
     ),
 )
 def flags_at_odds(run: LintContext) -> Iterator[Finding]:
-    """Two flags of SimpleTuner that it does not take together, or the one not without the other."""
+    """Two flags of SimpleTuner of which it refuses both together, or one without the other."""
     for document in configs(run):
         yield from _pairs(run, document)
         yield from _end(document)
@@ -82,7 +82,7 @@ def _beside_value(run: LintContext, at: Place, beside: Place, why: str, since: s
 
 
 def _end(document: Document) -> Iterator[Finding]:
-    """A polynomial falls from the rate to its end: the end has to be below."""
+    """A polynomial schedule falls from the rate to its end, which has to be lower."""
     end, rate = said(document, "lr_end"), said(document, "learning_rate")
     top, low = amount(rate), amount(end) if end is not None else _END
     if word(document, "lr_scheduler") != "polynomial" or rate is None or not top or low is None:
@@ -120,7 +120,7 @@ def _pipeline(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _encoders(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Text encoders are quantised by the engine of the base's pipeline, or not at all."""
+    """Text encoders are quantized by the engine of the base's pipeline, or not at all."""
     via, form = said(document, "quantize_via"), said(document, "base_model_precision")
     is_pipeline = via is not None and word(document, "quantize_via") == "pipeline"
     is_preset = form is not None and str(form.value).lower().endswith(_OF_PIPELINES)
@@ -136,7 +136,7 @@ def _is_own(at: Place) -> bool:
 
 
 def _configured(run: LintContext, document: Document) -> Iterator[Finding]:
-    """quantization_config is of a pipeline, and holds the text encoders too."""
+    """quantization_config applies to a pipeline, and includes the text encoders."""
     at, form = said(document, "quantization_config"), said(document, "base_model_precision")
     if at is None or isinstance(at.value, dict) or run.runs(_FLAGS_LATE) is False:
         return
@@ -150,7 +150,7 @@ def _configured(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _hooked(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Optimizers that step within the backward pass hook tensors that FSDP 2 moves to the host."""
+    """Optimizers that step in the backward pass hook tensors that FSDP 2 moves to the host."""
     offload, fsdp = said(document, "fsdp_cpu_offload"), said(document, "fsdp_enable")
     if not (is_on(offload) and is_on(fsdp)) or offload is None or run.runs(_FLAGS_LATE) is False:
         return
@@ -167,7 +167,7 @@ def _hooked(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _engines(document: Document) -> Iterator[Finding]:
-    """All that is quantised by SimpleTuner is so by one of quanto and torchao."""
+    """SimpleTuner quantizes everything by the same one of quanto and torchao."""
     base = said(document, "base_model_precision")
     mine = _engine(base)
     for flag in _ENCODERS:
@@ -200,7 +200,7 @@ def _layers(document: Document) -> Iterator[Finding]:
 
 
 class _Partner(Struct, frozen=True):
-    """A flag, the word that asks for another flag (any, where it is empty), and that flag."""
+    """A flag, the value that requires another flag (any if empty), and that flag."""
 
     flag: str
     asks: str
@@ -208,9 +208,9 @@ class _Partner(Struct, frozen=True):
     consequence: Consequence
     since: str = ""
     with_flag: str = ""
-    """A third flag, where the need is looked at beside that one alone."""
+    """A third flag, without which the requirement is not checked."""
     severity: Severity | None = None
-    """Where the other flag is often left out of what is shown of a file."""
+    """The severity, if users often leave the other flag out of what they show."""
 
 
 _PARTNERS: Final = (
@@ -269,7 +269,7 @@ def _is_open(document: Document, flag: str) -> bool:
 
 
 def _tracker(document: Document) -> Iterator[Finding]:
-    """A tracker of one's own is taken where the reports go there."""
+    """A custom tracker is used if reports go to it."""
     at, told = said(document, "custom_tracker"), said(document, "report_to")
     goes = "custom-tracker" in word(document, "report_to").replace("_", "-")
     if at is not None and not goes and not _is_open(document, "report_to"):
@@ -303,7 +303,7 @@ def _split(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _resumed(document: Document) -> Iterator[Finding]:
-    """Either the adapter begins at a step, or a checkpoint says where it was."""
+    """Either `init_lora_step` sets the first step, or a checkpoint does."""
     at, other = said(document, "init_lora_step"), said(document, "resume_from_checkpoint")
     if at is not None and other is not None and amount(at) and not _is_off(other):
         yield Finding(

@@ -1,4 +1,4 @@
-"""Flags of SimpleTuner that do nothing."""
+"""Flags of SimpleTuner that have no effect."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -21,7 +21,7 @@ _NEEDS: Final = (
     ("noise_offset_probability", "offset_noise"),
 )
 _UNDER_DEEPSPEED: Final = ("adam_beta1", "adam_beta2", "adam_weight_decay", "adam_epsilon")
-"""simpletuner 3.1.6 and 4.10.1, run: they fill an optimizer in that the DeepSpeed file has not."""
+"""simpletuner 3.1.6 and 4.10.1, run: they configure an optimizer that the DeepSpeed file lacks."""
 _WAVES: Final = ("cosine", "sine")
 """simpletuner 3.1.6 and 4.10.1 helpers/training/custom_schedule.py, run: lr_warmup_steps is T_0 of
 `CosineAnnealingHardRestarts` and `Sine`: Cosine learning rate expects to use warmup steps as its
@@ -50,7 +50,7 @@ _NOTHING: Final = ("false", "standard", "default")
 _VAE_OF_SDXL: Final = ("sdxl", "pixart_sigma", "kolors")
 """simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: The baked-in VAE will be used."""
 _TIMESTEPS: Final = 1000
-"""simpletuner 3.1.6 and 4.10.1: timestep_bias_end where nobody writes it."""
+"""simpletuner 3.1.6 and 4.10.1: the default of timestep_bias_end."""
 
 
 @rule(
@@ -61,7 +61,7 @@ _TIMESTEPS: Final = 1000
     reads=("simpletuner:*",),
 )
 def flags_without_effect(run: LintContext) -> Iterator[Finding]:
-    """Flags of SimpleTuner that nobody reads, or that come too late to do anything."""
+    """Flags of SimpleTuner that have no effect."""
     for document in configs(run):
         yield from _switches(document)
         yield from _cadence(document)
@@ -80,7 +80,7 @@ def flags_without_effect(run: LintContext) -> Iterator[Finding]:
 
 
 def _sharded(document: Document) -> Iterator[Finding]:
-    """FSDP 2 takes tensors that some optimizers do not: another one is put in their place."""
+    """Some optimizers do not support the tensors of FSDP 2, and another one replaces them."""
     at, fsdp = said(document, "optimizer"), said(document, "fsdp_enable")
     if at is None or fsdp is None or not is_on(fsdp) or amount(said(document, "fsdp_version")) == 1:
         return
@@ -94,7 +94,7 @@ def _sharded(document: Document) -> Iterator[Finding]:
 
 
 def _of_another_model(document: Document) -> Iterator[Finding]:
-    """SDXL's VAE has four channels of its own scale: three families take it."""
+    """SDXL's VAE has four channels with its own scale: three families use it."""
     at, name = said(document, "pretrained_vae_model_name_or_path"), family(document)
     if at is None or not name or name in _VAE_OF_SDXL or "sdxl" not in str(at.value):
         return
@@ -108,7 +108,7 @@ def _of_another_model(document: Document) -> Iterator[Finding]:
 
 
 def _of_adapters(document: Document) -> Iterator[Finding]:
-    """Settings of adapters, where the file says that the model itself is trained."""
+    """Settings of adapters, although the file trains the whole model."""
     kind = said(document, "model_type")
     if kind is None or word(document, "model_type") != "full":
         return
@@ -124,7 +124,7 @@ def _of_adapters(document: Document) -> Iterator[Finding]:
 
 
 def _unvalidated(document: Document) -> Iterator[Finding]:
-    """At stage 3 validation is turned off, by a line of the log."""
+    """At stage 3 SimpleTuner turns validation off, with a line in the log."""
     stage = document.get("deepspeed_config.zero_optimization.stage")
     asked = (said(document, each) for each in _VALIDATED)
     at = next((each for each in asked if each is not None and each.value), None)
@@ -138,7 +138,7 @@ def _unvalidated(document: Document) -> Iterator[Finding]:
 
 
 def _biased(document: Document) -> Iterator[Finding]:
-    """A range of time steps is a slice of a list: turned round it is empty."""
+    """A range of timesteps is a slice of a list, which is empty if the bounds are swapped."""
     first, last = said(document, "timestep_bias_begin"), said(document, "timestep_bias_end")
     if word(document, "timestep_bias_strategy") != "range" or family(document) in FLOW:
         return
@@ -180,7 +180,7 @@ def _of_data(document: Document) -> Iterator[Finding]:
 
 
 def _unseen(document: Document) -> Iterator[Finding]:
-    """A loss of evaluation goes to a tracker alone."""
+    """The evaluation loss is only sent to a tracker."""
     report = said(document, "report_to")
     if report is not None and word(document, "report_to") != "none":
         return
@@ -196,7 +196,7 @@ def _unseen(document: Document) -> Iterator[Finding]:
 
 
 def _processes(run: LintContext, document: Document) -> Iterator[Finding]:
-    """The launcher's number is in its own variable, or in the flag of its command."""
+    """The number of processes is read from the launcher's variable, or from its command line."""
     at = said(document, "num_processes")
     if any(each.get("TRAINING_NUM_PROCESSES") is not None for each in run.documents):
         return

@@ -44,7 +44,8 @@ _READ: Final = frozenset(
         *("apply_preset", "tlora_min_rank", "tlora_alpha"),
     }
 )
-"""lycoris-lora 3.4.0 and 4.1.3 wrapper.py `create_lycoris`, which takes any other keyword too."""
+"""simpletuner's call: lycoris-lora 3.4.0 and 4.1.3 wrapper.py `create_lycoris`, which accepts any
+other keyword too."""
 _MEANT: Final = {
     **dict.fromkeys(("weight_decompose", "use_dora", "dora"), "dora_wd"),
     **dict.fromkeys(("rank", "dim", "lora_dim", "lora_rank", "network_dim"), "linear_dim"),
@@ -69,7 +70,7 @@ _FIRST: Final = ("algo", "multiplier", "linear_dim")
 
 @rule("lycoris-config-unusable", "error", "init", consumers=("simpletuner",), reads=("lycoris:*",))
 def lycoris_config_unusable(run: LintContext) -> Iterator[Finding]:
-    """A LyCORIS file that SimpleTuner does not take, or that adapts no module of the model."""
+    """A LyCORIS file that SimpleTuner refuses, or that adapts no module of the model."""
     families = {family(each) for each in configs(run)}
     for document in run.of("lycoris"):
         yield from _lacking(document)
@@ -118,7 +119,7 @@ def _named(document: Document) -> Iterator[Finding]:
 
 
 def _unread(document: Document) -> Iterator[Finding]:
-    """Keywords are handed on to a function that takes all, and reads those that it knows."""
+    """Keys are passed to a function that accepts all keywords, and reads only known ones."""
     for key, at in document.found.items():
         if "." in key or key in _READ or document.get("algo") is None:
             continue
@@ -135,7 +136,7 @@ def _unread(document: Document) -> Iterator[Finding]:
 
 
 def _cut(document: Document) -> Iterator[Finding]:
-    """Both become whole numbers, and of a half nothing is left."""
+    """Both are converted to whole numbers, so that 0.5 becomes 0."""
     for key in _WHOLE:
         at = document.get(key)
         if at is None or not isinstance(at.value, float) or not isfinite(at.value):
@@ -176,7 +177,7 @@ def _elsewhere(document: Document) -> Iterator[Finding]:
     reads=flags_read("lora_type"),
 )
 def refused_beside_lycoris(run: LintContext) -> Iterator[Finding]:
-    """Keys beside LyCORIS that it refuses or does not read."""
+    """Keys beside LyCORIS that are refused or ignored."""
     for document in configs(run):
         at = said(document, "lora_type")
         if at is None or word(document, "lora_type") != "lycoris" or not is_lora(document):

@@ -30,7 +30,7 @@ _NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
     reads=flags_read("optimizer_config"),
 )
 def optimizer_config_unreadable(run: LintContext) -> Iterator[Finding]:
-    """Settings of the optimizer that SimpleTuner cannot take apart."""
+    """Settings of the optimizer that SimpleTuner cannot parse."""
     for document in configs(run):
         at = said(document, "optimizer_config")
         if at is None or not isinstance(at.value, str) or "$" in at.value:
@@ -48,7 +48,7 @@ def optimizer_config_unreadable(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_left_as_text(value: str) -> bool:
-    """A number that neither a point nor `e-` marks."""
+    """A number without a point or `e-`, which stays a text."""
     is_told = "." in value or value.isdigit() or "e-" in value or value.lower() in _WORDS
     return not is_told and _NUMBER.fullmatch(value) is not None
 
@@ -91,7 +91,7 @@ _KEPT: Final = ("adamw", "adam", "lion")
     reads=flags_read("deepspeed_config"),
 )
 def optimizer_replaced_under_deepspeed(run: LintContext) -> Iterator[Finding]:
-    """SimpleTuner puts another optimizer in DeepSpeed's place."""
+    """SimpleTuner replaces DeepSpeed's optimizer by another."""
     for document in configs(run):
         engine, own = said(document, "deepspeed_config"), document.get(_OWN)
         at = own or said(document, "optimizer")
@@ -142,7 +142,7 @@ def one_beta_alone(run: LintContext) -> Iterator[Finding]:
     reads=flags_read("ema_cpu_only", "init_lora_ema"),
 )
 def averaged_weights_not_possible(run: LintContext) -> Iterator[Finding]:
-    """Averaged weights (EMA) are asked for in a way that SimpleTuner refuses."""
+    """Averaged weights (EMA) are requested in a way that SimpleTuner refuses."""
     for document in configs(run):
         yield from _on_cpu(document)
         yield from _without_source(document)
@@ -193,7 +193,7 @@ def _lone(start: Place, flag: str) -> Finding:
     reads=flags_read("use_ema"),
 )
 def averages_validated_under_deepspeed(run: LintContext) -> Iterator[Finding]:
-    """SimpleTuner is to show pictures of averaged weights in a run on DeepSpeed."""
+    """Averaged weights are to be validated in a run with DeepSpeed."""
     for document in configs(run):
         average, how = said(document, "use_ema"), said(document, "ema_validation")
         at = deepspeed_of(run, document)
@@ -219,7 +219,7 @@ def averages_validated_under_deepspeed(run: LintContext) -> Iterator[Finding]:
 
 
 def _stage(run: LintContext, at: Place) -> Any:
-    """ZeRO's, of the mapping in the file or of the file that it names; None: not known."""
+    """The ZeRO stage in the mapping of the file, or in the file that it names; None: unknown."""
     if isinstance(at.value, dict):
         block = at.value.get("zero_optimization", {})
         return block.get("stage", 0) if isinstance(block, dict) else None
@@ -234,7 +234,7 @@ def _stage(run: LintContext, at: Place) -> Any:
     reads=("simpletuner:optimizer",),
 )
 def optimizer_of_bf16_only(run: LintContext) -> Iterator[Finding]:
-    """SimpleTuner's adamw_bf16 over weights that are not bf16."""
+    """SimpleTuner's adamw_bf16 for weights that are not bf16."""
     for document in run.of("simpletuner"):
         optimizer = document.get("optimizer")
         if optimizer is None or optimizer.value != "adamw_bf16":
@@ -282,7 +282,7 @@ def _quantised(document: Document, optimizer: Place) -> Iterator[Finding]:
     reads=("simpletuner:gradient_precision",),
 )
 def gradient_precision_ignored(run: LintContext) -> Iterator[Finding]:
-    """SimpleTuner's gradient_precision, which no optimizer heeds."""
+    """SimpleTuner's gradient_precision, which no optimizer reads."""
     for place in run.each("simpletuner", "gradient_precision"):
         if place.value != "fp32":
             continue

@@ -32,7 +32,7 @@ _LEAST: Final = {
     "timestep_bias_portion": (0.0, 1.0),
 }
 _SET_UP: Final = frozenset({"train_batch_size"})
-"""What is looked at when the data sets are set up; the others are when the flags are read."""
+"""Flags that are checked when the data sets are set up; the others when flags are parsed."""
 _SHARES: Final = ("caption_dropout_probability", "noise_offset_probability")
 _CONTROLLED: Final = (
     *("sd1x", "sd2x", "sdxl", "flux", "pixart_sigma", "auraflow", "sd3", "hidream"),
@@ -70,7 +70,7 @@ _LOGGERS: Final = (
 
 @rule("flags-refused", "error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",))
 def flags_refused(run: LintContext) -> Iterator[Finding]:
-    """Flags of SimpleTuner that are refused together, alone, or beyond their range."""
+    """Flags of SimpleTuner that are refused together, alone, or outside their range."""
     for document in configs(run):
         yield from _ranges(document)
         yield from _shares(document)
@@ -94,7 +94,7 @@ def flags_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _pictures(document: Document) -> Iterator[Finding]:
-    """Sizes of validation's pictures: a side, or WIDTHxHEIGHT, and commas between several."""
+    """Sizes of validation images: a side, or WIDTHxHEIGHT, separated by commas."""
     at = said(document, "validation_resolution")
     if at is None or isinstance(at.value, list) or "$" in str(at.value):
         return
@@ -110,7 +110,7 @@ def _pictures(document: Document) -> Iterator[Finding]:
 
 
 def _biased(document: Document) -> Iterator[Finding]:
-    """What the weights of time steps are made of, where noise is predicted."""
+    """The weights of timesteps in noise prediction."""
     how = word(document, "timestep_bias_strategy")
     if how not in ("earlier", "later", "range") or family(document) in FLOW:
         return
@@ -197,7 +197,7 @@ def _shares(document: Document) -> Iterator[Finding]:
 
 
 def _steps(document: Document) -> Iterator[Finding]:
-    """One of the two decides; epochs are 1 by default."""
+    """Either steps or epochs decide; epochs are 1 by default."""
     steps, passes = said(document, "max_train_steps"), said(document, "num_train_epochs")
     if steps is None or not (amount(steps) or 0) > 0:
         yield from _endless(steps, passes)
@@ -221,7 +221,7 @@ def _steps(document: Document) -> Iterator[Finding]:
 
 
 def _endless(steps: Place | None, passes: Place | None) -> Iterator[Finding]:
-    """By default there is 1 epoch, and no number of steps."""
+    """Neither steps nor epochs are above 0; by default there is 1 epoch."""
     if passes is not None and amount(passes) == 0:
         yield Finding(
             "neither max_train_steps nor num_train_epochs is above 0",
@@ -233,7 +233,7 @@ def _endless(steps: Place | None, passes: Place | None) -> Iterator[Finding]:
 
 
 def _waves(document: Document) -> Iterator[Finding]:
-    """The period of a sine is lr_warmup_steps, which are 0 by default."""
+    """The period of a sine is set by lr_warmup_steps, 0 by default."""
     kind, length = said(document, "lr_scheduler"), said(document, "lr_warmup_steps")
     if kind is None or word(document, "lr_scheduler") != "sine":
         return
@@ -253,7 +253,7 @@ def _waves(document: Document) -> Iterator[Finding]:
 
 
 def _of_data(document: Document) -> Iterator[Finding]:
-    """The list of data sets is read by json.load, however it is called."""
+    """The list of data sets is read by json.load, whatever the file's name."""
     at = said(document, "data_backend_config")
     if at is not None and str(at.value).lower().endswith(_NO_JSON):
         yield Finding(
@@ -275,7 +275,7 @@ def _moved_twice(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _of_families(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Methods that the code of a family has to take part in."""
+    """Methods that the code of a family has to support."""
     name, optimizer = family(document), said(document, "optimizer")
     offload = said(document, "gradient_checkpointing_offload_attention")
     is_muon = word(document, "optimizer") == "muon" and run.runs("simpletuner>=3.3") is not False
@@ -318,7 +318,7 @@ def _of_methods(document: Document) -> Iterator[Finding]:
 
 
 def _reports(run: LintContext, document: Document) -> Iterator[Finding]:
-    """4.10 looks at the words itself."""
+    """4.10 checks the names of the trackers itself."""
     report = said(document, "report_to")
     if report is None or not isinstance(report.value, str) or run.runs(_LATE) is False:
         return

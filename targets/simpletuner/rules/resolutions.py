@@ -1,4 +1,4 @@
-"""Sizes of images in SimpleTuner: which unit they are taken in."""
+"""Sizes of images in SimpleTuner, in megapixels or pixels."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,8 +13,8 @@ _SIZES: Final = ("resolution", "maximum_image_size", "target_downsample_size", _
 MOST_MEGAPIXELS: Final = 20.0
 _LEAST_PIXELS: Final = 64.0
 _TAKEN: Final = 10.0
-"""No megapixel count reaches the first, and no side of an image is below the second; limits up to
-the third stay megapixels under pixel_area."""
+"""No size in megapixels reaches the first, and no side of an image is below the second; limits up
+to the third stay megapixels under pixel_area."""
 
 
 @rule(
@@ -25,7 +25,7 @@ the third stay megapixels under pixel_area."""
     reads=(*flags_read(*_SIZES), "simpletuner-data:*"),
 )
 def megapixels_taken_for_pixels(run: LintContext) -> Iterator[Finding]:
-    """A size in pixels where megapixels are read, or the other way round."""
+    """A size in pixels where megapixels are expected, or the reverse."""
     for document in configs(run):
         kind = word(document, "resolution_type", "pixel_area")
         yield from _of(kind, [said(document, each) for each in _SIZES])

@@ -1,4 +1,4 @@
-"""Flags of SimpleTuner whose text is JSON: what it cannot read, and what it holds of another kind.
+"""Flags of SimpleTuner whose text is JSON: unreadable ones, and values of the wrong kind.
 
 simpletuner 4.10.1 helpers/configuration/cmd_args.py `_normalize_structured_config_option`,
 `_normalize_lora_target_modules`, `_parse_json_like_option` and `parse_cmdline_args`.
@@ -16,7 +16,7 @@ from tunec.compiler.lints.facts.diffusion import amount, family, said
 from tunec.compiler.lints.rule import Finding
 
 _STRICT: Final = ("webhook_config", "publishing_config", "peft_lora_target_modules")
-"""Read by `json.loads` alone; the others also by Python's own literals."""
+"""Flags that are read by `json.loads`; the others also as Python literals."""
 _LOOSE: Final = (
     *("quantization_config", "diffusion_blocks_config", "distillation_config"),
     *("sdnq_modules_dtype_dict", "sdnq_modules_quant_config", "sdnq_modules_to_not_convert"),
@@ -31,14 +31,14 @@ _LOST: Final = (
     *("validation_adapter_config", "sla_config"),
 )
 """simpletuner 3.1.6 and 4.10.1 helpers/configuration/cli_utils.py `mapping_to_cli_args`: a mapping
-becomes a flag only where the flag is known to be JSON, and these are not; run."""
+becomes a flag only if the flag is known to be JSON, and these are not; run."""
 _PATHS: Final = re.compile(r"[/\\.]")
 _SIZE: Final = re.compile(r"\d+(\.\d+)?\s*[kmgt]?b?", re.IGNORECASE)
 _LATE: Final = "simpletuner>=4"
 
 
 def structured(run: LintContext, document: Document) -> Iterator[Finding]:
-    """What is wrong with the flags of a file whose text is JSON, and with two of their kind."""
+    """Errors in the flags of a file whose text is JSON, and in related flags."""
     for name in (*_STRICT, *(_LOOSE if run.runs(_LATE) is not False else ())):
         at = said(document, name)
         if at is not None and at.value not in (None, "", "None") and "$" not in str(at.value):
@@ -68,7 +68,7 @@ def _is_repr(text: str) -> bool:
 
 
 def _parsed(text: str, *, is_strict: bool) -> Any:
-    """The value of a text; None where it is none."""
+    """The value of a text; None if it cannot be parsed."""
     try:
         return json.loads(text)
     except ValueError:
@@ -80,7 +80,7 @@ def _parsed(text: str, *, is_strict: bool) -> Any:
 
 
 def _kind(name: str, at: Place, value: Any) -> Iterator[Finding]:
-    """A mapping where a list is taken, or a list where a mapping is."""
+    """A mapping instead of a list, or a list instead of a mapping."""
     if name == "peft_lora_target_modules":
         if isinstance(value, dict):
             yield _finding(at, f"{name} is a mapping, and no list of names", "write a list")
@@ -95,13 +95,13 @@ def _kind(name: str, at: Place, value: Any) -> Iterator[Finding]:
 
 
 def _is_names(value: Any) -> bool:
-    """Whether it is a text, of names with commas, or a list of names."""
+    """Whether it is a text with names separated by commas, or a list of names."""
     is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
     return isinstance(value, str) or is_list
 
 
 def _lost(document: Document) -> Iterator[Finding]:
-    """A mapping that does not become a flag: training goes on without it."""
+    """A mapping that does not become a flag, so that training ignores it."""
     for at in (said(document, name) for name in _LOST):
         if at is not None and isinstance(at.value, dict) and at.value:
             yield Finding(

@@ -26,7 +26,7 @@ from tunec.compiler.lints.rule import Finding, rule
 
 _FAMILIES: Final = frozenset({"flux", "sana", "sdxl", "sd3", "chroma"})
 _NOT_LATER: Final = frozenset({"sdxl", "sd1x", "kolors", "omnigen", "deepfloyd"})
-"""Families that 4.10.1's list leaves out."""
+"""Families that the list of 4.10.1 leaves out."""
 _STRIDE: Final = "gradient_checkpointing_segment_stride"
 _STRIDES: Final = "simpletuner>=4.8"
 
@@ -39,7 +39,7 @@ _STRIDES: Final = "simpletuner>=4.8"
     reads=flags_read(_STRIDE, "gradient_checkpointing_interval"),
 )
 def checkpointing_interval_unusable(run: LintContext) -> Iterator[Finding]:
-    """An interval of checkpointed blocks is zero or not supported, or its stride is shorter."""
+    """The interval of recomputed blocks is zero or not supported, or the stride is shorter."""
     for document in configs(run):
         if run.runs(_STRIDES) is not False:
             yield from _strides(document)
@@ -63,7 +63,7 @@ def checkpointing_interval_unusable(run: LintContext) -> Iterator[Finding]:
 
 
 def _strides(document: Document) -> Iterator[Finding]:
-    """From one checkpointed segment to the next are at least the blocks of a segment."""
+    """A stride is at least as long as a segment of recomputed blocks."""
     at, interval = said(document, _STRIDE), said(document, "gradient_checkpointing_interval")
     stride, every = amount(at), amount(interval)
     if at is None or stride is None or family(document) in _NOT_LATER:
@@ -111,7 +111,7 @@ def _ignored(at: Place, why: str) -> Finding:
     reads=flags_read("mixed_precision"),
 )
 def fp16_in_simpletuner(run: LintContext) -> Iterator[Finding]:
-    """SimpleTuner is to train fp16 parameters under a gradient scaler."""
+    """SimpleTuner is to train fp16 parameters with a gradient scaler."""
     if on_deepspeed(run) or sharded_by_fsdp(run) is not None:
         return  # each scales losses itself, and unscales fp16 gradients
     for document in configs(run):
@@ -161,7 +161,7 @@ def lora_with_deepspeed(run: LintContext) -> Iterator[Finding]:
     reads=flags_read("attention_mechanism"),
 )
 def sageattention_of_nf4(run: LintContext) -> Iterator[Finding]:
-    """SageAttention is asked for over an nf4 base."""
+    """SageAttention is requested for an nf4 base."""
     for document in configs(run):
         at, base = said(document, "attention_mechanism"), said(document, "base_model_precision")
         if (
@@ -192,15 +192,15 @@ _EVER: Final = ("model_family", "optimizer")
 _LATE: Final = "simpletuner>=3.0"
 _DATA: Final = "data_backend_config"
 _WHOLE: Final = 10
-"""Keys of a file that is no part of another: threads show up to nine of them, and leave the path of
-the data sets out. The files that SimpleTuner ships have 25 and more."""
+"""The fewest keys of a complete file: excerpts in public threads show up to nine, without the path
+of the data sets; the files that SimpleTuner ships have 25 and more."""
 
 
 @rule(
     "required-flag-missing", "error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",)
 )
 def required_flag_missing(run: LintContext) -> Iterator[Finding]:
-    """A flag that SimpleTuner cannot do without is written with nothing, or alone left out."""
+    """A required flag of SimpleTuner is empty, or is the only one left out."""
     needed = _EVER if run.runs(_LATE) is False else tuple(_REQUIRED)
     for document in configs(run):
         empty = [at for flag in needed for at in _empty(document, flag)]
@@ -218,7 +218,7 @@ def _spelt(document: Document, flag: str) -> Iterator[str]:
 
 
 def _empty(document: Document, flag: str) -> Iterator[Place]:
-    """Where a flag is given null or nothing, of which its loader makes no flag."""
+    """Places where a flag is null or empty, so that the loader drops it."""
     if said(document, flag) is not None or flag in extra(document):
         return
     for name in _spelt(document, flag):
@@ -233,7 +233,7 @@ def _is_there(document: Document, flag: str) -> bool:
 
 
 def _is_whole(document: Document) -> bool:
-    """Who names the data sets, three of the other four, and much else, shows no part of a file."""
+    """Whether the file is complete: it names the data sets, and has enough keys."""
     return _is_there(document, _DATA) and len(document.root.fields or ()) >= _WHOLE
 
 
@@ -266,7 +266,7 @@ def _left_out(document: Document, flag: str) -> Finding:
     reads=("simpletuner:base_model_precision",),
 )
 def fp8_quanto_replaced(run: LintContext) -> Iterator[Finding]:
-    """SimpleTuner trains a LoRA on several devices over fp8-quanto, and takes int8-quanto."""
+    """SimpleTuner trains a LoRA on several devices over fp8-quanto, and uses int8-quanto."""
     world = processes(run)
     for document in run.of("simpletuner"):
         place = document.get("base_model_precision")

@@ -32,7 +32,7 @@ _SCHEDULED: Final = "simpletuner>=4.0"
     reads=("simpletuner-data:*",),
 )
 def data_sets_never_trained(run: LintContext) -> Iterator[Finding]:
-    """No data set is trained on when training begins, or two are the default."""
+    """No data set is used when training begins, or two are the default."""
     for document, sets in lists(run):
         yield from _stores(sets)
         trained = [each for each in sets if each.kind in _TRAINED_AT_START]
@@ -61,7 +61,7 @@ def _stores(sets: Sequence[DataSet]) -> Iterator[Finding]:
 
 
 def _later(trained: Sequence[DataSet]) -> Iterator[Finding]:
-    """All wait for an epoch or a step that never comes, as nothing is trained before it."""
+    """All data sets wait for an epoch or step that never comes, since nothing trains before it."""
     if not trained or not all(_waits(each) or _is_never_drawn(each) for each in trained):
         return
     waits = [_why(each) for each in trained]
@@ -85,7 +85,7 @@ def _is_never_drawn(each: DataSet) -> bool:
 
 
 def _why(each: DataSet) -> Place | None:
-    """Where an entry says that it is not trained on at the start."""
+    """The key by which an entry is not used at the start."""
     if _is_never_drawn(each):
         return each.place("probability")
     return each.place("start_epoch") or each.place("start_step")
@@ -103,7 +103,7 @@ _FLAVOURS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("kandinsky5_image", "kandinsky5-image"), ("i2i",)),
     **dict.fromkeys(("kandinsky5_video", "kandinsky5-video"), ("i2v",)),
 }
-"""How flavours begin that need it: simpletuner 3.1.6 and 4.10.1 helpers/models/*/model.py
+"""Prefixes of flavours that need it: simpletuner 3.1.6 and 4.10.1 helpers/models/*/model.py
 `requires_conditioning_dataset`."""
 _CONDITIONED: Final = ("conditioning_data", "conditioning")
 _REFERENCES: Final = ("reference_strict", "reference_loose", "mask", "segmentation")
@@ -118,7 +118,7 @@ _CONDITIONING_TRAINED: Final = ("image", "video")
     reads=("simpletuner-data:*",),
 )
 def conditioning_data_missing(run: LintContext) -> Iterator[Finding]:
-    """A model that is trained on pictures with their conditions, and data sets that have none."""
+    """A model needs conditioning images, and the data sets have none."""
     files = tuple(configs(run))
     for _, sets in lists(run) if len(files) == 1 else ():
         trained = [each for each in sets if each.kind in _CONDITIONING_TRAINED]
@@ -133,7 +133,7 @@ def _has(each: DataSet) -> bool:
 
 
 def _of_methods(document: Document, trained: Sequence[DataSet]) -> Iterator[Finding]:
-    """Every picture that a control network is trained on has its condition."""
+    """Every image that a control network is trained on has a conditioning image."""
     asked = (said(document, each) for each in _METHODS)
     at = next((each for each in asked if is_on(each)), None)
     bare = [each for each in trained if each.kind == "image" and not _has(each)]
@@ -167,7 +167,7 @@ def _is_edited(document: Document) -> bool:
 
 
 def _references(sets: Sequence[DataSet]) -> Iterator[Finding]:
-    """Qwen's editing takes pictures of reference, and masks beside them."""
+    """Qwen's edit models take reference images, no other conditioning."""
     for each in sets:
         at = each.place("conditioning_type")
         if at is None or each.kind != "conditioning" or at.value in (None, "", *_REFERENCES):
@@ -191,7 +191,7 @@ _FILES: Final = (".json", ".yaml", ".toml", ".env", ".zip", ".tar", ".parquet", 
     reads=("simpletuner-data:*",),
 )
 def data_folder_is_a_file(run: LintContext) -> Iterator[Finding]:
-    """A data set's folder is a file."""
+    """The folder of a data set is a file."""
     for _, sets in lists(run):
         for each in sets:
             at = each.place("instance_data_dir")
@@ -215,7 +215,7 @@ def data_folder_is_a_file(run: LintContext) -> Iterator[Finding]:
     reads=("simpletuner-data:*",),
 )
 def text_embeds_missing(run: LintContext) -> Iterator[Finding]:
-    """A list of data sets has no store for text embeddings, or none that is the default."""
+    """A list of data sets has no store for text embeddings, or no default one."""
     for document, sets in lists(run):
         stores = [each for each in sets if each.kind == "text_embeds"]
         pictures = [each for each in sets if each.kind in ("image", "video")]
@@ -249,7 +249,7 @@ def _text_start(sets: list[DataSet]) -> Place | None:
 _LIMITS: Final = ("maximum_image_size", "target_downsample_size")
 _LEAST_PIXELS: Final = 512
 _UNIT_PIXELS: Final = 64
-"""Below it the size is one in megapixels, of which `megapixels-taken-for-pixels` speaks."""
+"""Below it a size is in megapixels, which `megapixels-taken-for-pixels` checks."""
 _MOST_OF_RUN: Final = 5
 _SWITCH: Final = "SIMPLETUNER_MAXIMUM_IMAGE_SIZE_OVERRIDE"
 
@@ -262,7 +262,7 @@ _SWITCH: Final = "SIMPLETUNER_MAXIMUM_IMAGE_SIZE_OVERRIDE"
     reads=(*flags_read(*_LIMITS), "simpletuner-data:*"),
 )
 def size_limit_refused(run: LintContext) -> Iterator[Finding]:
-    """A limit of sizes below or above what SimpleTuner takes in its unit."""
+    """A size limit is outside the range that SimpleTuner accepts in its unit."""
     for document in configs(run):
         kind = word(document, "resolution_type", "pixel_area")
         if not word(document, "model_type").startswith("deepfloyd"):
@@ -310,7 +310,7 @@ def _limit_finding(at: Place, what: str, bound: int, consequence: Consequence) -
     reads=(*flags_read("maximum_image_size"), "simpletuner-data:*"),
 )
 def maximum_size_without_target(run: LintContext) -> Iterator[Finding]:
-    """A largest size is set, without the size to which larger pictures shrink."""
+    """A maximum size is set, without the size to which larger images are scaled down."""
     for document in configs(run):
         at = said(document, "maximum_image_size")
         if at is not None and amount(said(document, "target_downsample_size")) is None:
