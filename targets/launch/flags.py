@@ -1,4 +1,4 @@
-"""Flags of launchers and variables of the environment: read and never written.
+"""Flags of launchers and environment variables, which are only read.
 
 The documents are those of `compiler/frontend/shell_nodes.py`: one of kind `launcher` for a command,
 one of kind `slurm` for the `#SBATCH` lines.
@@ -88,11 +88,11 @@ FLAGS: Final[Mapping[str, frozenset[str]]] = {
     ),
 }
 """torch 2.13.0 distributed/run.py `get_args_parser`; deepspeed 0.14.5, 0.16.9, 0.19.8
-launcher/runner.py `parse_args`; accelerate 0.33.0, 1.6.0, 1.12.0, 1.15.0
-commands/launch.py `launch_command_parser`: all are asked, and `-` is written as `_`."""
+launcher/runner.py `parse_args`; accelerate 0.33.0, 1.6.0, 1.12.0, 1.15.0 commands/launch.py
+`launch_command_parser`: all were run, and `-` is written as `_`."""
 MODULE_FLAGS: Final = frozenset({"use_env"})
-"""What `python -m torch.distributed.launch` takes beside those: torch 2.13.0
-distributed/launch.py `parse_args`."""
+"""Further flags of `python -m torch.distributed.launch`: torch 2.13.0 distributed/launch.py
+`parse_args`."""
 
 
 KNOWN: Final = frozenset(
@@ -139,7 +139,7 @@ KNOWN: Final = frozenset(
         *("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONHASHSEED", "PATH", "HOME", "TMPDIR"),
     }
 )
-"""As NVIDIA's CUDA C++ Programming Guide 12.6 and NCCL 2.21 user guide list them; torch 2.13.0
+"""Listed in NVIDIA's CUDA C++ Programming Guide 12.6 and NCCL 2.21 user guide; torch 2.13.0
 distributed/run.py, distributed/distributed_c10d.py; huggingface_hub 0.34 constants.py; wandb 0.19
 env.py; deepspeed 0.19.8 accelerator/cuda_accelerator.py, op_builder/all_ops.py; accelerate 1.15.0
 utils/launch.py; llamafactory 0.9.5 launcher.py."""
@@ -151,11 +151,11 @@ _OF_PROCESSES: Final = frozenset(
         *("LD_LIBRARY_PATH", "HF_TOKEN", "WANDB_API_KEY", "WANDB_PROJECT", "WANDB_NAME", "RANK"),
     }
 )
-"""Names that scripts use for themselves, or that the environment as a rule already has."""
+"""Names that scripts use for themselves, or that the environment usually already has."""
 
 
 def is_read_by_programs(name: str) -> bool:
-    """Whether a variable means something to what a script starts, and to the script nothing."""
+    """Whether the programs that a script starts read a variable, and the script itself does not."""
     return name in KNOWN - _OF_PROCESSES
 
 
@@ -164,13 +164,13 @@ _SBATCH: Final = "Slurm's sbatch manual page"
 
 
 def _flag(name: str, slot: str) -> Entry:
-    """A flag of `accelerate launch` that holds a slot's value as it is."""
+    """A flag of `accelerate launch` that holds a slot's value unchanged."""
     key = f"flags.{name}"
     return observed((key,), (slot,), lambda found: {slot: found[key]}, _COMMAND, package=PACKAGE)
 
 
 def _processes(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Processes in all; on each node where they divide evenly."""
+    """The processes in total, and those on each node if they divide evenly."""
     world, nodes = found["processes"], found.get("nodes", 1)
     each, rest = divmod(world, nodes)
     spread = {} if rest else {"devices.nodes": nodes, "devices.per_node": each}
@@ -297,4 +297,4 @@ TARGET: Final = Target(
     cannot={},
     beside={PACKAGE: ACCELERATE},
 )
-"""What a launch script tells accelerate and Slurm."""
+"""Settings of accelerate and Slurm in a launch script."""

@@ -1,4 +1,4 @@
-"""The text of launch scripts, line by line: what the shell makes of it besides commands."""
+"""The text of launch scripts, line by line: how the shell reads it apart from commands."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tunec.compiler.lints.document import Document
 from tunec.schemas.source import Span
 
 ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)\+?=")
-"""The start of a word that sets a variable."""
+"""The beginning of a word that sets a variable."""
 
 
 def scripts(run: LintContext) -> Iterator[Document]:
@@ -29,18 +29,18 @@ def lines(document: Document) -> Iterator[tuple[int, str]]:
 
 
 def behind(document: Document, span: Span) -> str:
-    """What stands in a line from a place on; nothing where the text has no such line."""
+    """The rest of a line from a place on; empty if the text has no such line."""
     found = document.text.split("\n")[span.line - 1 : span.line]
     return found[0][span.column - 1 :] if found else ""
 
 
 def commands_of(document: Document) -> tuple[Command, ...]:
-    """Its commands as the shell divides them."""
+    """The document's commands, divided as by the shell."""
     return commands(whole(document.text))
 
 
 def at_offset(document: Document, start: int, length: int, text: str = "") -> Label:
-    """A label at a stretch of the text that lies in one line."""
+    """A label for a part of the text within one line."""
     before = document.text[:start]
     line, column = before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1
     return Label(text, Span(document.name, line, column, line, column + length), "", True)
@@ -49,6 +49,6 @@ def at_offset(document: Document, start: int, length: int, text: str = "") -> La
 def at_line(
     document: Document, line: int, start: int, length: int, text: str = "", *, primary: bool = True
 ) -> Label:
-    """A label at a stretch of a line; `start` counts from 0."""
+    """A label for a part of a line; `start` counts from 0."""
     span = Span(document.name, line, start + 1, line, start + 1 + max(length, 1))
     return Label(text, span, "", primary)

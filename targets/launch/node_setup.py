@@ -1,4 +1,4 @@
-"""What a job does on each node before it starts the processes, and what it is called."""
+"""What a job runs on each node before it starts the processes, and the job's name."""
 
 import posixpath
 import re
@@ -20,7 +20,7 @@ _LONGEST: Final = 40
 
 
 def dns_label(name: str) -> str:
-    """A label of RFC 1035 from a name, with room for what pods and machines add to it."""
+    """A label of RFC 1035 made from a name, short enough for the suffixes of pods and machines."""
     label = _UNSAFE.sub("-", name.lower()).strip("-")[:_LONGEST].strip("-")
     return label if label[:1].isalpha() else f"run-{label}".strip("-")
 
@@ -36,23 +36,23 @@ _FILES: Final = (".py", ".sh")
 
 
 def setup_text(lines: tuple[str, ...]) -> str:
-    """A shell function that runs the lines; empty where there are none."""
+    """A shell function that runs the lines; empty without lines."""
     return "".join(("setup() {\n", *(f"  {line}\n" for line in lines), "}\n")) if lines else ""
 
 
 def called(lines: tuple[str, ...]) -> str:
-    """The call of that function: scripts that others wrote read variables that are not set."""
+    """The call of that function, without `set -u`, as the lines may read unset variables."""
     return "set +u\nsetup\nset -u\n" if lines else ""
 
 
 def setup_lines(text: str) -> tuple[str, ...]:
-    """The lines back out of a text that holds the function."""
+    """The lines of the function in a text."""
     found = _SETUP.search(text)
     return tuple(line[2:] for line in found[1].splitlines()) if found else ()
 
 
 def without_setup(text: str) -> str:
-    """The text with blanks where the user's lines are: they are nobody's variables and commands."""
+    """The text with the user's lines blanked, so that they are not read as tunec's own commands."""
     return _SETUP.sub(lambda found: _INK.sub(" ", found[0]), text)
 
 
@@ -60,10 +60,10 @@ def without_setup(text: str) -> str:
 
 
 def torch_line(plan: Plan, flags: str = "--quiet ") -> str:
-    """The command that installs torch, from the index of its build; empty: no wheel is known.
+    """The command that installs torch, from the index of its build; empty if no wheel is known.
 
-    torchvision is of the same build, and holds torch where it is: what comes later and requires a
-    torchvision, as llamafactory 0.9.5 does, takes its newest, and with that another torch.
+    torchvision is of the same build, and keeps torch at its release: a package that later requires
+    torchvision, as llamafactory 0.9.5 does, would install the newest, and with that another torch.
     """
     if plan.job.torch is None:
         return ""
@@ -72,7 +72,7 @@ def torch_line(plan: Plan, flags: str = "--quiet ") -> str:
 
 
 def packages_line(plan: Plan, flags: str = "--quiet ") -> str:
-    """The commands that install all else; empty where there is nothing."""
+    """The commands that install all other packages; empty without packages."""
     lines = (_line(flags, *group) for group in groupby(plan.job.packages, is_built_on_torch))
     return "".join(lines)
 
@@ -85,12 +85,12 @@ def _line(flags: str, is_built: bool, packages: Iterable[str]) -> str:
 
 
 def is_built_on_torch(package: str) -> bool:
-    """Whether pip compiles a package against the torch that is installed."""
+    """Whether pip compiles a package against the installed torch."""
     return package.partition("=")[0] in BUILT_ON_TORCH
 
 
 def installed_torch(text: str) -> str | None:
-    """The release and build of torch that a text installs; None: none, or no build of ours."""
+    """The release and build of torch that a text installs; None: none, or no known build."""
     found = _TORCH.search(text)
     if found is None:
         return None
@@ -101,7 +101,7 @@ def installed_torch(text: str) -> str | None:
 
 
 def installed_packages(text: str) -> tuple[str, ...]:
-    """What else a text installs."""
+    """The other packages that a text installs."""
     lines = (found[1] for found in _PIP.finditer(text) if found[1] != BUILD_TOOLS)
     return tuple(word for line in lines for word in words_of(line))
 
@@ -113,7 +113,7 @@ _BUNDLED: Final = re.compile(rf"\w[\w-]*/{re.escape(STARTER)}")
 
 
 def local_files(plan: Plan) -> tuple[str, ...]:
-    """Paths of the user's own files that a run reads, as they are seen from where it starts."""
+    """The paths of the user's own files that a run reads, relative to where it starts."""
     words = words_of(plan.launch.script)
     script = [_whole(w) for w in words[:1] if w.endswith(_FILES) and not _BUNDLED.fullmatch(w)]
     named = (each for each in (*training_data(plan), plan.data.evaluation) if each)
@@ -125,14 +125,14 @@ def local_files(plan: Plan) -> tuple[str, ...]:
 
 
 def _whole(path: str) -> str:
-    """The folder of a file, whose neighbours it imports or names; it alone beside the spec."""
+    """The folder of a file, whose neighbours it may import; beside the spec the file itself."""
     folder, name = posixpath.split(path)
     is_beside = set(folder.split("/")) <= {"", ".", "..", "~"}
     return folder if posixpath.splitext(name)[1] and not is_beside else path
 
 
 def _reward_files(plan: Plan) -> Iterator[str]:
-    """The files of rewards, `reward.py:score`; of import paths the module, or its package."""
+    """The files of rewards, `reward.py:score`; for import paths the module, or its package."""
     for each in plan.objective.rewards:
         if ".py:" in each:
             yield each.rpartition(":")[0]

@@ -1,4 +1,4 @@
-"""launch.sh as data, both ways: variables, the launcher, its flags, the script it starts."""
+"""launch.sh as data, in both directions: variables, the launcher, its flags, its script."""
 
 import re
 import shlex
@@ -49,7 +49,7 @@ _CHOSEN = re.compile(r"localhost:(\d+(?:,\d+)*)")
 
 
 def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
-    """The text of launch.sh: the variables, then the one command, the arguments passed on."""
+    """The text of launch.sh: the variables, then one command, to which arguments are passed on."""
     comment = "".join(f"# {line}\n" for line in header)
     exports = "".join(
         f"export {name}={shlex.quote(value)}\n"
@@ -60,7 +60,7 @@ def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
 
 
 def _needed(values: Mapping[str, Json]) -> str:
-    """Variables that the cluster sets on each node, where there are several."""
+    """Checks of the variables that the cluster must set on each of several nodes."""
     if not is_spread(values):
         return ""
     return (
@@ -71,16 +71,16 @@ def _needed(values: Mapping[str, Json]) -> str:
 
 
 def is_spread(values: Mapping[str, Json]) -> bool:
-    """Whether the processes are on several nodes, so that each node must know its number."""
+    """Whether the processes are on several nodes, so that each node needs its rank."""
     return bool(values.get("nodes", 1) > 1)
 
 
 def command(values: Mapping[str, Json], config: str = _BESIDE, passed_on: str = ' "$@"') -> str:
-    """The command that takes the shell's place and starts the processes of one node.
+    """The command that replaces the shell and starts the processes of one node.
 
     On several nodes it needs NODE_RANK, MASTER_ADDR and MASTER_PORT, and DeepSpeed's launcher a
-    host file. `config` is where accelerate finds its file; `passed_on` ends the command. A program
-    that Python starts has its processes there by Ray, which goes when the program ends.
+    host file. `config` is the path of accelerate's file; `passed_on` ends the command. A program
+    that Python starts gets its processes on other nodes from Ray, which stops with the program.
     """
     launcher = values["launcher"]
     start = _accelerate(values, config) if launcher == "accelerate" else _START[launcher](values)
@@ -109,13 +109,13 @@ until is_there; do sleep 2; done
 export RAY_ADDRESS="${{ray_at}}"
 python -c 'import ray, time; {waited}'
 """
-"""Ray on each node: the first one starts it, the others join and end with it, and the program waits
-ten minutes for all devices. ray 2.9 to 2.50 scripts/scripts.py `start`, `healthcheck`; `--block`
-ends what it started when it is ended, and nothing else of Ray on the node."""
+"""Ray on each node: the first one starts it, the others join and stop with it, and the program
+waits ten minutes for all devices. ray 2.9 to 2.50 scripts/scripts.py `start`, `healthcheck`; when
+`--block` is stopped it stops its own processes, and no others of Ray on the node."""
 
 
 _OWN: Final = frozenset({("RAY_ADDRESS", "${MASTER_ADDR}:29500")})
-"""What a script exports of itself, as it is read: no variable of the spec's."""
+"""Variables that a script of tunec exports for itself, which are not the spec's."""
 _WAITED: Final = (
     'ray.init(logging_level="ERROR"); '
     '[time.sleep(2) for _ in range(300) if ray.cluster_resources().get("GPU", 0) < {}]'
@@ -154,10 +154,10 @@ def _torchrun(values: Mapping[str, Json]) -> list[str]:
 
 
 def _deepspeed(values: Mapping[str, Json]) -> list[str]:
-    """Started on each node by the cluster, so that every node has the variables.
+    """The launcher's words, which the cluster runs on each node so that it has the variables.
 
-    Over ssh, DeepSpeed passes on only those whose names begin with MLFLOW, PYTHON, MV2, UCX or
-    NCCL (deepspeed 0.14.5 to 0.19.8 launcher/runner.py `EXPORT_ENVS`).
+    Over ssh, DeepSpeed passes on only those whose names begin with MLFLOW, PYTHON, MV2, UCX or NCCL
+    (deepspeed 0.14.5 to 0.19.8 launcher/runner.py `EXPORT_ENVS`).
     """
     module = _module(values, "--module")
     if "include" in values:
@@ -197,7 +197,7 @@ _START = {
 
 
 def parse(text: str) -> Json:
-    """The keys and values of a launch script: ours, or another simple one."""
+    """The keys and values of a launch script: tunec's, or another simple one."""
     document: dict[str, Any] = {}
     for key, found in found_in(text, "launch.sh").items():
         if "." not in key:
@@ -206,7 +206,7 @@ def parse(text: str) -> Json:
 
 
 def found_in(text: str, file: str) -> dict[str, Found]:
-    """The keys of a launch script with the places where they stand.
+    """The keys of a launch script with their places.
 
     Keys are `environment` with a key for each variable below it, `launcher`, `nodes`, `per_node`,
     `include` and `script`. Only the last command that is a launcher counts.
@@ -228,10 +228,10 @@ def found_in(text: str, file: str) -> dict[str, Found]:
 
 
 def launched_words(text: str, file: str, given: Mapping[str, str]) -> tuple[str, ...]:
-    """The words of the command that starts a launcher, with the variables of `given` put in.
+    """The words of the command that starts a launcher, with the variables of `given` expanded.
 
-    What is passed on to the script is left out. An assignment in the script wins over `given`,
-    unless a command's output or a computation says it, which only a running shell knows.
+    Arguments that are passed on to the script are left out. An assignment in the script overrides
+    `given`, unless its value is computed, which needs a running shell.
     """
     known = dict(given)
     launched: tuple[str, ...] = ()
@@ -252,7 +252,7 @@ def launched_words(text: str, file: str, given: Mapping[str, str]) -> tuple[str,
 def _assignments(
     words: Sequence[Word], known: Mapping[str, str]
 ) -> tuple[dict[str, Found], Sequence[Word] | None]:
-    """The assignments that open a command, and the words after them, if any."""
+    """The assignments at the start of a command, and the words after them, if any."""
     found: dict[str, Found] = {}
     for at, word in enumerate(words):
         match = _ASSIGNMENT.fullmatch(word.text)
@@ -263,7 +263,7 @@ def _assignments(
 
 
 def _expand(text: str, known: Mapping[str, str]) -> str:
-    """A text with the variables put in that the script itself sets, or gives a default."""
+    """A text in which the variables that the script sets, or gives a default, are expanded."""
 
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[3]
@@ -295,7 +295,7 @@ def _launched(words: Sequence[Word], known: Mapping[str, str]) -> Iterator[tuple
 
 
 def _launcher(words: Sequence[Word]) -> tuple[Launcher | None, Sequence[Word]]:
-    """Which launcher a command starts, and what follows its name."""
+    """The launcher that a command starts, and the words after its name."""
     texts = [word.text for word in words]
     name = texts[0].rpartition("/")[2] if texts else ""
     if name == "accelerate" and texts[1:2] == ["launch"]:
@@ -333,7 +333,7 @@ def _flags(words: Sequence[Word], launcher: Launcher) -> tuple[dict[str, Found],
 
 
 def _processes(flags: Mapping[str, Found], launcher: Launcher) -> Iterator[tuple[str, Found]]:
-    """How many nodes, how many processes on each, and which devices, as far as flags say."""
+    """The numbers of nodes and of processes on each, and the devices, as far as flags set them."""
     chosen = flags.get("--include")
     match = _CHOSEN.fullmatch(str(chosen.value)) if chosen else None
     if match and chosen:

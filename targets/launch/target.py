@@ -1,4 +1,4 @@
-"""The launch target: launch.sh, and accelerate's settings where it starts the processes."""
+"""The launch target: launch.sh, and accelerate's settings if it starts the processes."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ _ENVIRONMENT = Entry(
 
 
 def _picks_by_flag(plan: Plan) -> bool:
-    """DeepSpeed's launcher drops CUDA_VISIBLE_DEVICES where a flag says how many devices to use."""
+    """DeepSpeed's launcher ignores CUDA_VISIBLE_DEVICES if a flag sets the number of devices."""
     return plan.launch.launcher == "deepspeed" and bool(plan.devices.visible)
 
 
@@ -65,7 +65,7 @@ def _picks_by_variable(plan: Plan) -> bool:
 
 
 def _by_variable(vendor: Vendor) -> Entry:
-    """The devices of one maker, by the variable that its runtime reads."""
+    """The devices of one vendor, by the variable that its runtime reads."""
     key = f"environment.{VISIBLE[vendor]}"
 
     def write(plan: Plan) -> Mapping[str, Any]:
@@ -87,7 +87,7 @@ def _by_variable(vendor: Vendor) -> Entry:
 
 
 def _maker(vendor: Vendor) -> Entry:
-    """Whose devices they are that a script chooses by that variable."""
+    """The vendor of the devices that a script selects by that variable."""
     return Entry(
         (f"environment.{VISIBLE[vendor]}",),
         ("devices.vendor",),
@@ -159,13 +159,13 @@ def _read_devices(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _starts_them(plan: Plan) -> bool:
-    """Whether the launcher starts all processes: a program may start the others itself."""
+    """Whether the launcher starts all processes; a program may start the others itself."""
     is_one = plan.launch.launcher == "python" and plan.parallel.world > 1
     return _by_itself(plan) and not is_one
 
 
 def _by_ray(plan: Plan) -> bool:
-    """Whether a program starts the others on several nodes, which Ray has to join before."""
+    """Whether a program starts the others on several nodes, which Ray must join first."""
     return plan.launch.launcher == "python" and counted(plan)[0] > 1
 
 
@@ -229,7 +229,7 @@ _COMMAND = (
 
 
 def _by_name(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
-    """DeepSpeed's launcher knows devices by their numbers on one node only."""
+    """DeepSpeed's launcher selects devices only by number and on one node."""
     if not _picks_by_flag(plan) or _write_include(plan):
         return
     chosen = plan.devices.visible

@@ -1,7 +1,7 @@
-"""How bash and the launchers are asked about launch.sh and accelerate.yaml, and answer.
+"""How bash and the launchers check launch.sh and accelerate.yaml.
 
-No line of the script is run: bash reads it, its last command is taken apart into words, and the
-launcher's own parser gets these.
+No line of the script is run: bash parses it, its last command is split into words, and the
+launcher's own parser gets them.
 """
 
 import shlex
@@ -42,7 +42,7 @@ _TORCH: Final = "torch"
 _SH, _YAML = LAUNCH_SH.name, ACCELERATE_CONFIG.name
 
 NODE: Final[Mapping[str, str]] = {"NODE_RANK": "0", "MASTER_ADDR": "node0"}
-"""What the cluster sets on the first of several nodes."""
+"""Variables that the cluster sets on the first of several nodes."""
 
 
 def on_bash(_: Case) -> Where:
@@ -51,7 +51,7 @@ def on_bash(_: Case) -> Where:
 
 
 def _on_torch(case: Case) -> Where:
-    """The interpreter's own torch, if it is the release that the case names, or it names none."""
+    """The interpreter's own torch, if the case names that release, or none."""
     there = Version(metadata.version("torch")).base_version
     of_torch = case.target.package == _TORCH
     named = str(case.version) if of_torch else case.software.get(_TORCH, there)
@@ -80,10 +80,10 @@ def _on_accelerate(case: Case) -> Where:
 def bash_program(
     name: str, places: Callable[[str, str], Mapping[str, Found]] = found_in
 ) -> Program:
-    """bash before the launch script of that name, of any target.
+    """bash for the launch script of that name, of any target.
 
-    What the script sets and which launcher it starts is found by our own reader of shell words;
-    what the launcher gets, where it has no parser of its own, too.
+    The variables and the launcher of the script are found by tunec's own shell parser, as are the
+    launcher's arguments if it has no parser.
     """
 
     def ask(case: Case, _: Answers) -> Question:
@@ -100,12 +100,12 @@ def bash_program(
 
 
 def _spread(values: Mapping[str, Json]) -> dict[str, Json]:
-    """By dotted path; the variables also as the one value that they are together."""
+    """The values by dotted path, and the variables also as one mapping."""
     return {**flat(values), "environment": values.get("environment", {})}
 
 
 def _absent(case: Case, name: str) -> dict[str, Json]:
-    """Keys that a script without them leaves unset: nothing else could set them."""
+    """Keys that are unset if the script lacks them, since nothing else could set them."""
     keys = (key for row in case.rows(name) for key in row.keys)
     return {key: None for key in keys if key.partition(".")[0] in ("environment", "launcher")}
 
@@ -113,7 +113,7 @@ def _absent(case: Case, name: str) -> dict[str, Json]:
 def _command(
     launcher: str, verb: str, skipped: int, start: "Start"
 ) -> Callable[[Case, Answers], Question | None]:
-    """The question for a launcher's parser, where the script starts that launcher."""
+    """The question for a launcher's parser, if the script starts that launcher."""
 
     def question(case: Case, _: Answers) -> Question | None:
         text = start.text(case)
@@ -135,7 +135,7 @@ def _hear_torchrun(_: Case, answer: Any) -> Heard:
 
 
 def _number(text: Any) -> Any:
-    """A count as a number; a range of nodes or a word like `gpu` stays as it is."""
+    """A count as a number; a range of nodes or a word like `gpu` stays a text."""
     return int(text) if str(text).isdigit() else text
 
 
@@ -176,15 +176,15 @@ class Start(Struct, frozen=True):
     file: str
     text: Callable[[Case], str]
     given: Mapping[str, str]
-    """Variables that the cluster sets on the first node, some of them by a command's output."""
+    """Variables that the cluster sets on the first node, some by a command's output."""
     within: str = ""
-    """The key that holds the text, where the file has others; what a parser resolves are then
-    facts of the run and no keys."""
+    """The key that holds the text, if the file has others; the parsed values are then facts, not
+    keys."""
     own: Callable[[Sequence[str]], Sequence[str]] = list
-    """Of the script's words those that the key `script` says."""
+    """The words that the key `script` has, among the script's words."""
 
     def hear(self, heard: Callable[[Case, Any], Heard]) -> Callable[[Case, Any], Heard]:
-        """The answer of a launcher's parser in the words of the file."""
+        """The answer of a launcher's parser under the keys of the file."""
 
         def hear(case: Case, answer: Any) -> Heard:
             found = heard(case, answer)
@@ -204,7 +204,7 @@ class Start(Struct, frozen=True):
 
 
 def launcher_programs(start: Start, after: str) -> tuple[Program, ...]:
-    """The parsers of the launchers, for the command in a file that another program reads first."""
+    """The launchers' parsers, for the command in a file that another program reads first."""
 
     def program(name: str, script: str, where: Callable[[Case], Where], how: Any) -> Program:
         launcher, verb, skipped, hear = how
@@ -231,7 +231,7 @@ def launcher_programs(start: Start, after: str) -> tuple[Program, ...]:
 CONFIG_PROGRAM: Final = Program(
     "accelerate config", _YAML, SCRIPT, _on_accelerate, _config, _hear_config
 )
-"""What accelerate loads from its file, for every target that writes it."""
+"""The check by accelerate's loader, for every target that writes its file."""
 
 PROGRAMS: Final = (
     bash_program(_SH),

@@ -1,4 +1,4 @@
-"""Words of a shell line: where they stand, and what they are without their quotes."""
+"""The words of a shell line: their places, and their text without quotes."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from tunec.schemas.source import Span
 
 
 class Word(Struct, frozen=True):
-    """A word with quotes taken off; parameters (`$HOME`) are left as they are written."""
+    """A word without quotes; parameters (`$HOME`) are not expanded."""
 
     text: str
     span: Span
@@ -19,8 +19,8 @@ class Word(Struct, frozen=True):
 def commands(text: str, file: str) -> Iterator[tuple[Word, ...]]:
     """The commands of a script in order, each as its words; comments and redirections are dropped.
 
-    Loops and functions are words like any others: this reads scripts that export variables and
-    start one program.
+    Loops and functions are treated as words: this reads scripts that export variables and start one
+    program.
     """
     places = Places(text, Origin(file))
     for command in shell_words.commands(shell_words.whole(text)):

@@ -1,4 +1,4 @@
-"""Launchers asked what they make of a command line; nothing is started.
+"""Asks launchers how they parse a command line; nothing is started.
 
 Runs inside an environment that holds the release of accelerate, on the interpreter's own torch.
 Verbs: `shell`, `torchrun`, `accelerate`, `config`; see the functions of these names.

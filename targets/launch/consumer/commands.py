@@ -1,4 +1,4 @@
-"""bash, torchrun and accelerate asked about what they would be given."""
+"""Questions to bash, torchrun and accelerate about their input."""
 
 import argparse
 import contextlib
@@ -18,7 +18,7 @@ _SECONDS: Final = 20.0
 
 
 def shell(question: Question) -> Answer:
-    """Whether bash can read `text` (`bash -n`: nothing of it is run)."""
+    """Whether bash can parse `text` (`bash -n`, which runs none of it)."""
     bash = shutil.which("bash")
     if bash is None:
         raise FileNotFoundError("there is no bash on this machine")
@@ -42,7 +42,7 @@ def shell(question: Question) -> Answer:
 
 
 def torchrun(question: Question) -> Answer:
-    """What torchrun's own parser makes of `argv`, the words after its name."""
+    """The values that torchrun's own parser reads from `argv`, the words after its name."""
     import torch
     from torch.distributed.run import get_args_parser
 
@@ -50,7 +50,7 @@ def torchrun(question: Question) -> Answer:
 
 
 def accelerate(question: Question) -> Answer:
-    """What the parser of `accelerate launch` makes of `argv`, the words after `launch`."""
+    """The values that accelerate's launcher reads from `argv`, the words after `launch`."""
     import accelerate as package
     from accelerate.commands.launch import launch_command_parser
 
@@ -71,7 +71,7 @@ def _parsed(
 
 
 def config(question: Question) -> Answer:
-    """What accelerate loads from `yaml`, the text of its config file."""
+    """The values that accelerate loads from `yaml`, the text of its config file."""
     import accelerate as package
     from accelerate.commands.config.config_args import load_config_from_file
 

@@ -1,4 +1,4 @@
-"""accelerate's launcher and its file."""
+"""Rules about accelerate's launcher and its file."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -59,7 +59,7 @@ _KEYS: Final = (
 _FLAGS: Final = tuple(
     f"flags.{key.rpartition('.')[2]}" for key in _KEYS if key != "mixed_precision"
 )
-"""Only the keys of a file are asked for, and `--mixed_precision` is put into the DeepSpeed file
+"""Only the keys of a file are checked, since `--mixed_precision` is written to the DeepSpeed file
 (accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command`:
 deepspeed_fields_from_accelerate_config)."""
 
@@ -72,7 +72,7 @@ deepspeed_fields_from_accelerate_config)."""
     reads=("accelerate:deepspeed_config.deepspeed_config_file", *flags("deepspeed_config_file")),
 )
 def keys_beside_deepspeed_file(run: LintContext) -> Iterator[Finding]:
-    """An accelerate file names a DeepSpeed file, and sets what only that file may."""
+    """An accelerate file names a DeepSpeed file, and sets keys that only that file may set."""
     for document in run.of("accelerate", "launch"):
         is_flags = document.kind == "launch"
         keys = _FLAGS if is_flags else _KEYS

@@ -1,4 +1,4 @@
-"""Command lines that the shell does not read as intended."""
+"""Command lines that the shell reads differently from what is meant."""
 
 import re
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def assignment_with_blanks(run: LintContext) -> Iterator[Finding]:
 
 
 def _rest_of_list(command: Command) -> tuple[Word, Word] | None:
-    """`NAME=0,` and the number behind the blank, which the shell starts as a program."""
+    """A list like `NAME=0,` and the number after the blank, which the shell starts as a program."""
     words = command.words
     first = 1 if [each.written.text for each in words[:1]] == ["export"] else 0
     if len(words) < first + 2:
@@ -61,7 +61,7 @@ def _cut_list(document: Document, head: Word, tail: Word) -> Finding:
 
 
 def _name(command: Command) -> Word | None:
-    """The name in `NAME = value`, also behind `export`."""
+    """The name in `NAME = value`, also after `export`."""
     words = [each.written.text for each in command.words[:3]]
     first = 1 if words[:1] == ["export"] else 0
     is_apart = len(words) > first + 1 and words[first + 1] == "="
@@ -92,7 +92,7 @@ def command_cut_short(run: LintContext) -> Iterator[Finding]:
 
 
 _RETURN: Final = "\\\r\n"
-"""A line of Windows that is to go on: the backslash stands before the carriage return."""
+"""A line with Windows line ends: the backslash precedes the carriage return."""
 
 
 def _of_windows(document: Document) -> Finding:
@@ -114,7 +114,7 @@ _BLANK: Final = re.compile(r"(?:\\[ \t])+(?:--[A-Za-z].*)?")
 
 @rule("blank-taken-for-a-word", "error", "parse", consumers=("bash",), reads=COMMANDS)
 def blank_taken_for_a_word(run: LintContext) -> Iterator[Finding]:
-    """A backslash in the middle of a line, where a command was put into one."""
+    """A backslash in the middle of a line, left from a command that was joined into one line."""
     for document in scripts(run):
         for command in commands_of(document):
             inner = [each.written for each in command.words[:-1]]
@@ -171,7 +171,7 @@ _FLAGS: Final = ("-m", "--module")
 
 @rule("file-for-a-module", "error", "parse", consumers=("torch", "accelerate"), reads=COMMANDS)
 def file_for_a_module(run: LintContext) -> Iterator[Finding]:
-    """The path of a file behind -m, which takes the name of a module."""
+    """The path of a file after -m, which takes the name of a module."""
     for document in scripts(run):
         for command in commands_of(document):
             word = _file(command)
@@ -188,7 +188,7 @@ def file_for_a_module(run: LintContext) -> Iterator[Finding]:
 
 
 def _file(command: Command) -> Word | None:
-    """The word behind the first -m, where it ends in .py."""
+    """The word after the first -m, if it ends in .py."""
     texts = [each.written.text for each in command.words]
     start = next((at for at, text in enumerate(texts) if _STARTS.fullmatch(text)), None)
     if start is None:
@@ -202,7 +202,7 @@ def _file(command: Command) -> Word | None:
 
 
 _OTHERWISE: Final = ("flags.m", "flags.module", "flags.no_python", "flags.run_path")
-"""Flags by which a launcher starts something else than a file of Python."""
+"""Flags by which a launcher starts something other than a Python file."""
 _LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
 
 
@@ -214,7 +214,7 @@ _LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
     reads=("launch:script",),
 )
 def word_taken_for_script(run: LintContext) -> Iterator[Finding]:
-    """A launcher takes a word that stands before the script for the script."""
+    """A launcher takes a word before the script as the script."""
     for document in launches(run, *_LAUNCHERS):
         script = document.get("script")
         words = (script.node.items or ())[:2] if script is not None else ()

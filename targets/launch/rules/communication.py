@@ -25,7 +25,7 @@ _FABRIC: Final = {"NCCL_IB_DISABLE": ("1",), "NCCL_NET": ("socket",)}
     hardware=True,
 )
 def fast_link_turned_off(run: LintContext) -> Iterator[Finding]:
-    """NCCL is kept from the fastest link that the hardware has."""
+    """NCCL is configured not to use the fastest link of the hardware."""
     cluster = run.environment.cluster
     if cluster is None or cluster.device_count < 2:
         return
@@ -47,7 +47,7 @@ def fast_link_turned_off(run: LintContext) -> Iterator[Finding]:
 
 
 def _first_set(document: Document, ways: Mapping[str, tuple[str, ...]]) -> Place | None:
-    """The first of these variables that is set to one of its words."""
+    """The first of these variables that is set to one of its values."""
     for name, words in ways.items():
         place = variable(document, name)
         if place is not None and str(place.value).lower() in words:
@@ -74,7 +74,7 @@ def _fast_finding(place: Place, what: str) -> Finding:
     hardware=True,
 )
 def gloo_between_devices(run: LintContext) -> Iterator[Finding]:
-    """Processes with devices of their own communicate by gloo, through host memory."""
+    """Processes with their own devices communicate by gloo, through host memory."""
     devices, world = run.environment.devices, run.value("parallel.world")
     if run.said("trainer", "use_cpu", "no_cuda") is not None or world == 1:
         return
@@ -108,7 +108,7 @@ _NUMBERS: Final = frozenset(
 _NUMBER: Final = re.compile(r"\s*[-+]?\d")
 _NUMBER_SWITCHES: Final = ("_DISABLE", "_ENABLE", "_AFFINITY")
 _NO: Final = ("", "false", "no", "off", "n", "f")
-"""Words for what 0 does anyway."""
+"""Words with the same effect as 0, the default."""
 
 
 @rule(
@@ -119,7 +119,7 @@ _NO: Final = ("", "false", "no", "off", "n", "f")
     reads=variables(*sorted(_NUMBERS)),
 )
 def number_variable_in_words(run: LintContext) -> Iterator[Finding]:
-    """A variable of NCCL that is read as a number, and given as a word."""
+    """A variable of NCCL that is read as a number has a word as its value."""
     seen = set[str]()
     for document in launches(run):
         for key, place in document.found.items():
@@ -157,7 +157,7 @@ _WHY: Final = (
     hardware=True,
 )
 def peer_access_on_rtx_40(run: LintContext) -> Iterator[Finding]:
-    """RTX 40 cards without the switches that old drivers need."""
+    """RTX 40 cards without the variables that old drivers need."""
     devices = run.environment.devices.values()
     card = next((each for each in devices if "RTX 40" in each.title), None)
     cluster = run.environment.cluster

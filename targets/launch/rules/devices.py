@@ -1,4 +1,4 @@
-"""Which devices are chosen, and how."""
+"""Rules about the choice of devices."""
 
 import re
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ _NUMBERS: Final = re.compile(r"[\d,\s-]+")
     hardware=True,
 )
 def device_filter_refused(run: LintContext) -> Iterator[Finding]:
-    """--include or --exclude of the deepspeed launcher in a form that it does not read."""
+    """--include or --exclude of the deepspeed launcher has a form that it cannot parse."""
     for document in launches(run, "deepspeed"):
         if run.runs("deepspeed<0.15") is True:
             yield from _not_from_zero(document)
@@ -75,7 +75,7 @@ _SELECTIONS: Final = ("include", "exclude", "flags.include", "flags.exclude", "f
 
 
 def _why(text: str, hostfile: Place | None) -> tuple[str, bool] | None:
-    """What is wrong, and whether a hostfile that is not seen could make it right."""
+    """The error, and whether a hostfile that is not read might correct it."""
     for node in text.split("@"):
         host, given, slots = node.partition(":")
         if not given and _NUMBERS.fullmatch(host):
@@ -88,7 +88,7 @@ def _why(text: str, hostfile: Place | None) -> tuple[str, bool] | None:
 
 
 def _beyond(run: LintContext, place: Place) -> Iterator[Finding]:
-    """A host or a device that the hostfile does not name."""
+    """A host or a device that the hostfile does not list."""
     files = tuple(hostfiles(run))
     if len(files) != 1 or any(each.slots is None for each in files[0][1]):
         return
@@ -116,7 +116,7 @@ def _beyond(run: LintContext, place: Place) -> Iterator[Finding]:
 
 
 def _beyond_node(run: LintContext, document: Document, place: Place) -> Iterator[Finding]:
-    """A device that the one node does not have, or that Slurm does not give the job."""
+    """A device that the node does not have, or that Slurm does not give to the job."""
     batch, cluster = batch_of(run, document), run.environment.cluster
     given = None if batch is None else given_to(batch)
     have, who = (given[0], "Slurm gives the job") if given else (0, "")
@@ -157,7 +157,7 @@ def _filter_finding(place: Place, why: str, is_open: bool) -> Finding:
     hardware=True,
 )
 def device_order_unset(run: LintContext) -> Iterator[Finding]:
-    """Devices are chosen by number where CUDA's numbers are not nvidia-smi's."""
+    """Devices are chosen by number although CUDA's order may differ from nvidia-smi's."""
     if not _is_mixed(run):
         return
     for document in launches(run):
@@ -210,7 +210,7 @@ def _order_finding(run: LintContext, place: Place) -> Finding:
     hardware=True,
 )
 def devices_left_idle(run: LintContext) -> Iterator[Finding]:
-    """Devices are given or made visible for which no process is started."""
+    """Devices are allocated or made visible without a process for each."""
     for document in launches(run, "torchrun", "accelerate"):
         yield from _of_visible(document)
     for document in launches(run, "accelerate"):
@@ -242,12 +242,12 @@ def devices_left_idle(run: LintContext) -> Iterator[Finding]:
 
 
 def _generates(document: Document) -> bool:
-    """Whether the script also runs an engine that is meant to have devices of its own."""
+    """Whether the script also runs an inference engine, which may need its own devices."""
     return any(word in document.text.lower() for word in ("vllm", "grpo", "sglang"))
 
 
 def _of_visible(document: Document) -> Iterator[Finding]:
-    """More devices in the list than processes."""
+    """There are more visible devices than processes."""
     visible, started = variable(document, "CUDA_VISIBLE_DEVICES"), per_node(document)
     names = listed(visible)
     if visible is None or started is None or names is None or document.unknown & {"flags"}:
@@ -257,7 +257,7 @@ def _of_visible(document: Document) -> Iterator[Finding]:
 
 
 def _of_accelerate(run: LintContext, document: Document) -> Iterator[Finding]:
-    """`--num_processes` counts those of all machines, and is given as those of one."""
+    """`--num_processes` counts the processes of all machines, and is given for one."""
     started, batch = per_node(document), batch_of(run, document)
     given = given_to(batch) if batch is not None else None
     if started is None or given is None or document.unknown & {"flags"}:
@@ -279,7 +279,7 @@ def _devices_finding(
 
 
 def _of_hardware(run: LintContext, document: Document) -> Iterator[Finding]:
-    """A number of processes that is left out, on a machine with several devices."""
+    """No number of processes is given on a machine with several devices."""
     cluster, launcher = run.environment.cluster, document.get("launcher")
     have = min(node.device_count for node in cluster.nodes) if cluster else 1
     apart = variable(document, "CUDA_VISIBLE_DEVICES") or run.environment.world

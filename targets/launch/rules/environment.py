@@ -24,9 +24,9 @@ from tunec.targets.launch.lines import (
 )
 
 _TAKEN: Final = ("MLFLOW", "PYTHON", "MV2", "UCX", "NCCL")
-"""Beginnings of the names that it exports on every node."""
+"""Prefixes of the variables that it exports on every node."""
 _OWN: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-"""What it sets itself, or what concerns the devices of one node."""
+"""Variables that it sets itself, or that concern the devices of one node."""
 _OTHERWISE: Final = ("flags.no_ssh", "flags.no_ssh_check")
 
 
@@ -38,7 +38,7 @@ _OTHERWISE: Final = ("flags.no_ssh", "flags.no_ssh_check")
     reads=("launch:hostfile", *flags("num_nodes", "hostfile")),
 )
 def variable_left_behind(run: LintContext) -> Iterator[Finding]:
-    """A variable that the deepspeed launcher does not pass on to the nodes."""
+    """The deepspeed launcher does not pass a variable on to the nodes."""
     for document in launches(run, "deepspeed"):
         hosts = _hosts(run, document)
         by_slurm = str(document.value("flags.launcher", "pdsh")).lower() == "slurm"
@@ -55,7 +55,7 @@ def _stays(name: str) -> bool:
 
 
 def _hosts(run: LintContext, document: Document) -> Place | None:
-    """Where the command asks for several nodes."""
+    """The flag by which the command starts several nodes."""
     nodes = document.get("flags.num_nodes")
     if nodes is not None:
         return nodes if (count(nodes) or 0) > 1 else None
@@ -77,8 +77,8 @@ def _left_finding(name: str, place: Place, hosts: Place) -> Finding:
 
 _VARIABLES_LIKE: Final = 0.93
 _OF_OTHERS: Final = ("HCCL_", "RCCL_", "ACCL_", "MCCL_", "CNCL_", "BKCL_")
-"""Libraries of other devices, whose variables are called as NCCL's are (Ascend/pytorch 2.1
-docs: HCCL_ASYNC_ERROR_HANDLING)."""
+"""Prefixes of other devices' libraries, whose variables resemble NCCL's (Ascend/pytorch 2.1 docs:
+HCCL_ASYNC_ERROR_HANDLING)."""
 
 
 @rule(
@@ -89,7 +89,7 @@ docs: HCCL_ASYNC_ERROR_HANDLING)."""
     reads=("launch:environment",),
 )
 def variable_misspelt(run: LintContext) -> Iterator[Finding]:
-    """A variable of the environment whose name is nearly one that programs read."""
+    """The name of an environment variable is nearly one that programs read."""
     seen = set[tuple[str, str]]()
     for document in launches(run):
         for key, place in document.found.items():
@@ -112,7 +112,8 @@ def variable_misspelt(run: LintContext) -> Iterator[Finding]:
 
 
 _NOBODY_S: Final[Mapping[str, str]] = {"NCCL_TIMEOUT": "give the trainer --ddp_timeout, in seconds"}
-"""Names that people set and that neither NCCL nor torch has; a script may read them itself."""
+"""Variables that neither NCCL nor torch reads, though users set them; a script may read them
+itself."""
 
 
 def _of_nobody(place: Place, name: str) -> Finding:
@@ -140,12 +141,12 @@ _DECLARING: Final = ("export", "declare", "typeset", "local")
 
 
 _DEFAULTS: Final = ("WANDB_MODE=online",)
-"""What programs do without the variable: wandb 0.31.0 sdk/wandb_settings.py `mode`."""
+"""Defaults of programs without the variable: wandb 0.31.0 sdk/wandb_settings.py `mode`."""
 
 
 @rule("variable-not-exported", "warning", "silent", consumers=("bash",), reads=COMMANDS)
 def variable_not_exported(run: LintContext) -> Iterator[Finding]:
-    """A variable that programs read is set only for the shell."""
+    """A variable that programs read is set only in the shell."""
     for document in scripts(run):
         if _EXPORTS_ALL.search(document.text):
             continue
@@ -166,7 +167,7 @@ _COUNTED: Final = frozenset({"NPROC_PER_NODE", "NNODES"})
 
 
 def _held_back(document: Document) -> Iterator[tuple[Word, str]]:
-    """Variables that a command sets for the shell, and that none exports."""
+    """Variables that a command sets in the shell, and that no command exports."""
     found = commands_of(document)
     exported = {name for each in found for name in _exported(each)}
     for command in found:
@@ -203,7 +204,7 @@ _NOTHING: Final = re.compile(r"\s*(?:#.*|(?:export\s+)?\w+=\S*|(?:echo|date|wait
 
 @rule("variable-set-too-late", "error", "silent", consumers=("torch", "nccl"), reads=COMMANDS)
 def variable_set_too_late(run: LintContext) -> Iterator[Finding]:
-    """An environment variable that is exported after the last run of the script."""
+    """An environment variable is exported after the last run of the script."""
     for document in scripts(run):
         last = max(_lines_of_runs(run, document), default=0)
         seen = set[str]()
@@ -230,7 +231,7 @@ def _lines_of_runs(run: LintContext, document: Document) -> Iterator[int]:
 
 
 def _starts_nothing(document: Document, number: int) -> bool:
-    """Whether no command follows: one may start a run by a variable that is set above."""
+    """Whether no command follows; one might start a run by a variable."""
     return all(_NOTHING.fullmatch(each) for each in document.text.split("\n")[number:])
 
 
@@ -243,20 +244,20 @@ _LOOPED: Final = re.compile(r"\b(?:for|select)\s+([A-Za-z_]\w*)\b")
 _NAMED: Final = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)")
 """A variable in any form: `$A`, `${A[@]}`, `${A:-otherwise}`."""
 _USED: Final = re.compile(r"(?<!\\)\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
-"""One that stands for its value alone."""
+"""A variable that is replaced by its value, without a default."""
 _GUARDED: Final = re.compile(r"\$\{([A-Za-z_]\w*):?[-+=?]")
-"""One that the script knows may not be set: `${A:-otherwise}`, `${A:+if set}`."""
+"""A variable that may be unset: `${A:-otherwise}`, `${A:+if set}`."""
 _ELSEWHERE: Final = re.compile(
     r"^\s*(?:source|\.)\s|\beval\b|\bread\b|\bgetopts\b|\bdeclare\b|\bmapfile\b", re.MULTILINE
 )
 _DIGITS: Final = re.compile(r"\d")
-"""Names that differ in their numbers alone are of two things."""
+"""Digits; names that differ only in these are different variables."""
 _SCRIPT_LIKE: Final = 0.85
 
 
 @rule("script-variable-misspelt", "warning", "parse", consumers=("bash",), reads=COMMANDS)
 def script_variable_misspelt(run: LintContext) -> Iterator[Finding]:
-    """A variable that a script sets under one name and uses under another."""
+    """A script sets a variable under one name and uses it under a similar one."""
     for document in scripts(run):
         # what a cell of a notebook starts has the variables of its Python
         if not is_notebook(document.name) and _ELSEWHERE.search(document.text) is None:
@@ -264,7 +265,7 @@ def script_variable_misspelt(run: LintContext) -> Iterator[Finding]:
 
 
 def _misspelt(document: Document) -> Iterator[Finding]:
-    """Names that nothing sets, beside a like one that nothing uses."""
+    """Names that are never set, each with a similar one that is never used."""
     assigned = {*_SET.findall(document.text), *_LOOPED.findall(document.text)}
     assigned |= {*_GUARDED.findall(document.text)}
     used = [(found, found[1] or found[2]) for found in _USED.finditer(document.text)]

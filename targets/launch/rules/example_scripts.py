@@ -78,7 +78,8 @@ def _data_finding(label: Label, what: str, why: str, mend: str) -> Finding:
 _TASKS: Final = ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
 _LENGTH: Final = 384
 _UNASKED: Final = "transformers<4.47"
-"""Releases whose collator asks for no bounds: torch.bernoulli refuses the first batch."""
+"""Releases whose collator does not check the range, so that torch.bernoulli refuses the first
+batch."""
 
 
 @rule(
@@ -153,7 +154,7 @@ _RECIPES: Final = re.compile(r"(?:\A|/)run_(?:sft|dpo|orpo|cpt)\.py\Z")
     reads=("launch:script",),
 )
 def recipe_flag_without_sign(run: LintContext) -> Iterator[Finding]:
-    """A recipe as a plain argument, with flags that its parser does not accept beside one."""
+    """A recipe is a plain argument, beside flags that its parser then refuses."""
     for document in launches(run):
         script = document.get("script")
         words = (script.node.items or ()) if script is not None else ()
@@ -215,7 +216,7 @@ _SWITCHES: Final[Mapping[str, tuple[str, str, Consequence]]] = {
     reads=("launch:script",),
 )
 def starcoder_switch_inverted(run: LintContext) -> Iterator[Finding]:
-    """A switch of StarCoder's script that does the opposite of its name, or nothing."""
+    """A switch of StarCoder's script does the opposite of its name, or nothing."""
     for document in launches(run):
         script = document.get("script")
         words = (script.node.items or ()) if script is not None else ()
@@ -235,7 +236,7 @@ def starcoder_switch_inverted(run: LintContext) -> Iterator[Finding]:
 
 
 def _hands_rank_on(document: Document) -> bool:
-    """Whether the launcher writes `--local-rank` behind the script, which knows `--local_rank`."""
+    """Whether the launcher appends `--local-rank` to the script, which has `--local_rank`."""
     word = document.get("launcher")
     is_launch = word is not None and "torch.distributed.launch" in document.text
     is_told = document.get("flags.use_env") is not None

@@ -12,7 +12,7 @@ from tunec.compiler.lints.rule import Finding, rule
 
 @rule("hostfile-refused", "error", "init", consumers=("deepspeed",), reads=("hostfile:*",))
 def hostfile_refused(run: LintContext) -> Iterator[Finding]:
-    """A line of the hostfile that the deepspeed launcher does not take."""
+    """The deepspeed launcher refuses a line of the hostfile."""
     for document, entries in hostfiles(run):
         seen: dict[str, Label] = {}
         for each in entries:
@@ -48,7 +48,7 @@ def hostfile_refused(run: LintContext) -> Iterator[Finding]:
     reads=flags("num_gpus", "num_accelerators", "num_nodes"),
 )
 def more_processes_than_slots(run: LintContext) -> Iterator[Finding]:
-    """The deepspeed launcher is asked for more than its hostfile has."""
+    """The deepspeed launcher is to start more than its hostfile lists."""
     files = tuple(hostfiles(run))
     if len(files) != 1:
         return

@@ -1,4 +1,4 @@
-"""Flags of launchers by name and place."""
+"""Names and positions of launchers' flags."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +23,10 @@ _OWN: Final[Mapping[str, Mapping[str, str]]] = {
     "deepspeed": {"devices": "num_gpus", "nodes": "num_nodes", "rank": "node_rank"},
     "accelerate": {"devices": "num_processes", "nodes": "num_machines", "rank": "machine_rank"},
 }
-"""What each launcher calls the processes of a node (accelerate: of all nodes), and the nodes."""
+"""Each launcher's flags for the processes of a node (accelerate: of all nodes), and for the
+nodes."""
 _ALONE: Final = {"deepspeed": ("include", "exclude", "hostfile"), "torchrun": ("rdzv_endpoint",)}
-"""Flags that accelerate and the other of the two have under no name, or in another form."""
+"""Flags that accelerate and the other launcher lack, or have in another form."""
 _READS: Final = flags(
     *dict.fromkeys(name for names in _OWN.values() for name in names.values()),
     *(name for names in _ALONE.values() for name in names),
@@ -49,7 +50,7 @@ def launcher_flag_of_another(run: LintContext) -> Iterator[Finding]:
 
 
 def foreign(launcher: str) -> dict[str, tuple[str, str]]:
-    """The flags that this launcher lacks: whose each is, and what it sets."""
+    """The flags that this launcher lacks: the launcher that has each, and what it sets."""
     own = _OWN[launcher].values()
     found = {
         name: (owner, meant)
@@ -78,9 +79,9 @@ def _another_finding(at: Place, name: str, who: tuple[str, str], meant: str | No
 
 _PREFIX: Final = "flags."
 _MOST: Final = 3
-"""Unknown flags, above which they are a script's, which stands behind a placeholder."""
+"""The most unknown flags; more are those of a script after a placeholder."""
 _UNDASHED: Final = "deepspeed"
-"""Whose parser has its flags with `_` alone."""
+"""The launcher whose parser has its flags only with `_`."""
 
 
 @rule(
@@ -110,7 +111,7 @@ def launcher_flag_unknown(run: LintContext) -> Iterator[Finding]:
 
 
 def _has(launcher: str, name: str, document: Document) -> bool:
-    """Whether the parser has the flag, or one that begins so, which argparse takes for it."""
+    """Whether the parser has the flag, or one with that prefix, which argparse accepts."""
     known = FLAGS[launcher]
     word = document.get("launcher")
     if launcher == "torchrun" and word is not None and "torchrun" not in str(word.node.written):
@@ -121,7 +122,7 @@ def _has(launcher: str, name: str, document: Document) -> bool:
 
 
 def _written(place: Place) -> str:
-    """The flag as it stands in the file, without its own dashes."""
+    """The flag as written in the file, without its dashes."""
     span = place.key_span
     return behind(place.document, span)[: span.end_column - span.column].lstrip("-")
 
@@ -172,7 +173,7 @@ _OF_ACCELERATE: Final = re.compile(r"(?i)accelerate|zero[-_]?[123]|fsdp|multi[-_
     reads=("launch:script",),
 )
 def launcher_flags_behind_script(run: LintContext) -> Iterator[Finding]:
-    """Flags of a launcher after the script, which gets them instead."""
+    """A launcher's flags follow the script, which gets them instead."""
     for document in launches(run, *_FLAGS):
         launcher, script = str(document.value("launcher")), document.get("script")
         if script is None or not script.node.items or has_word_for_script(document):
@@ -187,7 +188,7 @@ def launcher_flags_behind_script(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_file(document: Document, words: Sequence[Node]) -> Iterator[Finding]:
-    """`--config_file`, which scripts have as well, with a file that is called as accelerate's."""
+    """`--config_file`, which scripts have too, with a file name that is typical of accelerate."""
     for item, after in zip(words[1:], [*words[2:], *words[:1]], strict=len(words) > 1):
         value = str(item.value).partition("=")[2] or str(after.value)
         if _name(item) == "config_file" and _OF_ACCELERATE.search(value):
@@ -216,19 +217,19 @@ def _flags_finding(document: Document, launcher: str, item: Node, script: Node) 
 
 
 def _is_strict(document: Document) -> bool:
-    """Whether the script's own parser refuses flags that it does not know."""
+    """Whether the script's own parser refuses unknown flags."""
     return str(document.value("script", [""])[0]).startswith(("trl", "llamafactory"))
 
 
 _REPEATED: Final = ("--set", "--add", "--override", "-o", "--dataset", "--dataset_name", "--env")
-"""Flags that programs are known to take several times."""
+"""Flags that programs accept several times."""
 
 
 @rule(
     "flag-given-twice", "warning", "silent", consumers=("transformers",), reads=("launch:script",)
 )
 def flag_given_twice(run: LintContext) -> Iterator[Finding]:
-    """A flag that a command is given twice, of which the last counts."""
+    """A command has a flag twice, and the last value counts."""
     for document in launches(run):
         script = document.get("script")
         items = script.node.items if script is not None and script.node.items else ()
@@ -250,14 +251,14 @@ _SET: Final = re.compile(r"\$\{?\w+|[\"']?\$\{?\w+\[@\]")
 
 
 def _is_from_elsewhere(document: Document, flag: Node) -> bool:
-    """Whether the first value is a variable's, for all commands, which this one replaces."""
+    """Whether the first value comes from a variable for all commands, which this one overrides."""
     lines = document.text.splitlines()
     line = lines[flag.span.line - 1] if 0 < flag.span.line <= len(lines) else ""
     return _SET.search(line[flag.span.column - 1 :].partition(" --")[0]) is not None
 
 
 def _is_of_the_trainer(name: str) -> bool:
-    """Whether it is a field of a class that takes one value: other programs may collect several."""
+    """Whether it is a field of a class with single values; other programs may collect several."""
     return any(name in fields_of(kind) for kind in ("hf", *TRL))
 
 

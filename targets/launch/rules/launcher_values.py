@@ -13,11 +13,11 @@ from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 
 class _Form(NamedTuple):
-    """What a flag takes."""
+    """The values that a flag accepts."""
 
     fits: Callable[[str], bool]
     told: str
-    """In words."""
+    """Their description."""
     mend: str
     consequence: Consequence = "init"
 
@@ -82,11 +82,11 @@ _CHOOSING: Final[Mapping[str, Callable[[str], bool]]] = {
     "num_nodes": lambda text: text.isdigit() and int(text) > 1,
     "num_gpus": lambda _: False,
 }
-"""Flags that choose, and whether one leaves several hosts by itself."""
+"""Flags that select, and whether the value alone selects several hosts."""
 _TO_BE_PUT_IN: Final = ("{", "[", "<")
-"""How instructions mark what the reader is to put in."""
+"""Marks of placeholders in instructions."""
 _SLOTS: Final = ("num_gpus",)
-"""Flags that take devices of each host, and leave all hosts."""
+"""Flags that select devices on each host, and keep all hosts."""
 _NARROW: Final = ("openmpi", "mpich", "impi", "mvapich")
 
 
@@ -98,7 +98,7 @@ _NARROW: Final = ("openmpi", "mpich", "impi", "mvapich")
     reads=flags(*(name for forms in _FORMS.values() for name in forms)),
 )
 def launcher_value_refused(run: LintContext) -> Iterator[Finding]:
-    """A launcher's flag with a value that the launcher does not take."""
+    """A launcher's flag has a value that the launcher refuses."""
     for document in launches(run, *_FORMS):
         launcher = str(document.value("launcher"))
         if document.get("script") is None:
@@ -116,7 +116,7 @@ def launcher_value_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _text(at: Place) -> str | None:
-    """The word as it is written; None for a flag without one, which others report."""
+    """The word as written; None for a flag without one, which other rules report."""
     if at.value is True and at.node.written is None:
         return None
     return at.node.written if at.node.written is not None else str(at.value)
@@ -133,9 +133,9 @@ def _launcher_finding(at: Place, name: str, text: str, form: _Form) -> Finding:
 
 
 def _narrowed(way: Place, document: Document, run: LintContext) -> Iterator[Finding]:
-    """A way of starting that takes every slot of the hostfile, and a flag that takes fewer.
+    """A launcher that uses every slot of the hostfile, with a flag that selects fewer.
 
-    Where one host is left, deepspeed starts the run here, and asks nobody.
+    If one host is left, deepspeed starts the run locally, without that launcher.
     """
     several = any(len(entries) > 1 for _, entries in hostfiles(run))
     for name, leaves_more in _CHOOSING.items():
@@ -153,7 +153,7 @@ _WORDS: Final = ("true", "false", "yes", "no", "1", "0")
 
 
 def has_word_for_script(document: Document) -> bool:
-    """Whether what the launcher takes for the script is a truth value."""
+    """Whether the launcher takes a truth value as the script."""
     script = document.value("script")
     return isinstance(script, list) and bool(script) and str(script[0]).lower() in _WORDS
 
@@ -166,7 +166,7 @@ def has_word_for_script(document: Document) -> bool:
     reads=("launch:script",),
 )
 def switch_with_a_value(run: LintContext) -> Iterator[Finding]:
-    """A launcher's switch is given true or false, which the launcher takes for the script."""
+    """A launcher's switch is followed by true or false, which the launcher takes as the script."""
     for document in launches(run, "accelerate", "torchrun", "deepspeed"):
         script = document.get("script")
         if script is not None and script.node.items and has_word_for_script(document):
@@ -202,7 +202,7 @@ _SWITCHES: Final[Mapping[str, str]] = {"use_deepspeed": "DEEPSPEED", "use_fsdp":
 
 @rule("engine-flags-unread", "error", "silent", consumers=("accelerate",), reads=("launch:flags",))
 def engine_flags_unread(run: LintContext) -> Iterator[Finding]:
-    """Settings of an engine that accelerate is not set to start."""
+    """Settings of an engine that accelerate does not start."""
     files = run.of("accelerate")
     for document in launches(run, "accelerate"):
         is_unknown = "flags.config_file" in document.unknown

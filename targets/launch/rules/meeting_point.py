@@ -1,4 +1,4 @@
-"""Address and port at which processes meet."""
+"""Address and port where processes meet."""
 
 import re
 from collections.abc import Iterator
@@ -63,12 +63,12 @@ def _why(place: Place) -> str | None:
 _DRAWN: Final = re.compile(
     r"--rdzv[_-]id[= ]\"?(\$\{?RANDOM\}?|\$\$|\$\((?:date|uuidgen|hostname)\b[^)]*\)|`date[^`]*`)"
 )
-"""What a shell says otherwise on each node, or at each start."""
+"""Expressions whose value differs on each node, or at each start."""
 _OWN_PLACE: Final = re.compile(
     r"\bsrun\b[^\n']*\b(?:ba|z)?sh\s+-l?c\s+'[^']*"
     r"--(?P<flag>rdzv[_-]endpoint|master[_-]addr)[= ](?P<host>\$\(hostname[^)]*\)|\$\{?HOSTNAME\}?)"
 )
-"""In single quotes: the shell of each node says the name, and not the one that calls srun."""
+"""In single quotes the shell of each node expands the name, not the one that calls srun."""
 
 
 @rule("meeting-of-another-name", "error", "hang", consumers=("torch",), reads=COMMANDS)
@@ -87,7 +87,7 @@ def _has_nodes(run: LintContext, document: Document) -> bool:
 
 
 def _drawn(document: Document) -> Iterator[Finding]:
-    """A batch script is run once, and srun hands its words to all nodes; others are run on each."""
+    """Ids that differ on each node: a script that is no batch script runs on each of them."""
     for found in _DRAWN.finditer(document.text):
         yield Finding(
             f"--rdzv_id {found[1]} differs on each node",
@@ -127,7 +127,7 @@ _FIRST: Final = 1_024
 _MOST: Final = 65_535
 _DEFAULT: Final = 29_500
 _BEHIND: Final = re.compile(r"(?<![&>|<])&(?![&>])[ \t]*(?:\n|$|;|#)")
-"""A command that the shell does not wait for."""
+"""A command that runs in the background."""
 _BRANCHES: Final = re.compile(r"\b(?:if|else|elif)\b")
 
 
@@ -139,7 +139,7 @@ _BRANCHES: Final = re.compile(r"\b(?:if|else|elif)\b")
     reads=("accelerate:main_process_port", *COMMANDS),
 )
 def port_taken(run: LintContext) -> Iterator[Finding]:
-    """Two runs on one machine that meet at the same port, or an invalid port."""
+    """Two runs on one machine use the same port, or a port is invalid."""
     for place in _ports(run):
         if type(place.value) is int and not 0 <= place.value <= _MOST:
             yield Finding(
@@ -170,12 +170,12 @@ _JOB: Final = re.compile(r"(?m)^[ \t]*srun[ \t]")
 
 
 def _makes_jobs(text: str) -> bool:
-    """Whether a script asks Slurm for devices anew with each command, on whatever node is free."""
+    """Whether a script requests devices of Slurm with each command, on any free node."""
     return _JOB.search(text) is not None and "#SBATCH" not in text
 
 
 def _shared(run: LintContext, script: Document) -> Iterator[Finding]:
-    """Runs that one script starts at once."""
+    """Runs that one script starts at the same time."""
     if not _BEHIND.search(script.text) or _makes_jobs(script.text):
         return
     is_plain = not _BRANCHES.search(script.text)
@@ -198,7 +198,7 @@ def _shared(run: LintContext, script: Document) -> Iterator[Finding]:
 
 
 def _is_behind(document: Document) -> bool:
-    """Whether the shell does not wait for the command, in a script that has branches."""
+    """Whether the command runs in the background of a script that has branches."""
     place = document.get("launcher")
     lines = lines_of(document.text)[place.span.line - 1 :] if place is not None else []
     for line in lines:
@@ -208,7 +208,7 @@ def _is_behind(document: Document) -> bool:
 
 
 def _is_alone(run: LintContext, document: Document) -> bool:
-    """Whether accelerate's file starts one process, which meets nobody."""
+    """Whether accelerate's file starts one process, which needs no port."""
     named = str(document.value("flags.config_file", ""))
     files = (e for e in run.of("accelerate") if named and named.endswith(PurePath(e.name).name))
     return any(str(each.value("distributed_type")) in ("NO", "False") for each in files)
@@ -233,7 +233,7 @@ def _port(document: Document) -> int | None:
 
 
 def _takes_a_free_port(document: Document) -> bool:
-    """Whether a newer torchrun starts it, on one node, at a port that it chooses itself."""
+    """Whether a newer torchrun starts it on one node, with a port that it chooses itself."""
     return document.value("launcher") == "torchrun" and not any(map(document.get, _KEYS))
 
 
@@ -277,7 +277,7 @@ _ELSEWHERE: Final = ("flags.standalone", "flags.rdzv_endpoint", "flags.rdzv_back
     reads=variables(*_VARIABLE_FLAGS),
 )
 def port_variable_not_read(run: LintContext) -> Iterator[Finding]:
-    """A variable for the meeting point is set, and the launcher sets it itself."""
+    """A variable of the rendezvous is set, and the launcher sets it itself."""
     for document in launches(run, "torchrun", "deepspeed"):
         if "$" in " ".join(_words(document)) or document.unknown:
             continue

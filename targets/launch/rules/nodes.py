@@ -26,13 +26,13 @@ from tunec.targets.launch.lines import at_offset, scripts
 _NAMES: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 _BRIDGES: Final = ("docker", "virbr", "veth")
-"""Networks within a host, for containers and virtual machines; NCCL leaves docker's and lo out by
-itself where it may choose."""
+"""Networks within a host, for containers and virtual machines; NCCL excludes docker's and lo if it
+may choose."""
 
 
 @rule("loopback-between-nodes", "error", "hang", consumers=("nccl",), reads=variables(*_NAMES))
 def loopback_between_nodes(run: LintContext) -> Iterator[Finding]:
-    """Several nodes that are set to communicate over their own loopback."""
+    """Several nodes are to communicate over their own loopback."""
     for document in launches(run):
         nodes = document.get("nodes")
         for name in _NAMES:
@@ -80,7 +80,7 @@ node_rank_missing = rows(
     reads=("slurm:nodes",),
 )
 def nodes_train_apart(run: LintContext) -> Iterator[Finding]:
-    """Slurm starts a launcher on several nodes, each of which trains by itself."""
+    """Slurm starts a launcher on several nodes, and each node trains alone."""
     steps = {each.name: each for each in launches(run, "srun")}
     for document in launches(run, "torchrun", "accelerate"):
         step, batch = steps.get(document.name), batch_of(run, document)
@@ -106,7 +106,7 @@ def nodes_train_apart(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_joined(document: Document, step: Document) -> bool:
-    """Whether the launcher knows of other nodes, or srun starts it on one only."""
+    """Whether the launcher is configured for several nodes, or srun starts it on one."""
     keys = ("nodes", "flags.nnodes", "flags.num_machines", "flags.config_file")
     if any(is_unknown(document, key) for key in keys) or document.unknown & {"flags"}:
         return True
@@ -122,7 +122,7 @@ _WHERE = ("flags.master_addr", "flags.rdzv_endpoint")
 
 @rule("nodes-without-meeting-point", "error", "hang", consumers=("torch",), reads=("launch:nodes",))
 def nodes_without_meeting_point(run: LintContext) -> Iterator[Finding]:
-    """Several nodes, each of which waits for the others at itself."""
+    """Each of several nodes waits for the others at its own address."""
     for document in launches(run, "torchrun"):
         nodes = document.get("nodes")
         if nodes is None or (count(nodes) or 0) < 2:
@@ -174,7 +174,7 @@ def _meeting_finding(nodes: Place, other: Place | None, what: str) -> Finding:
 
 _RANK: Final = re.compile(r"--(node|machine)[_-]rank[ =]\"?\$\{?(?:SLURM_NODEID|SLURM_PROCID)\b\}?")
 _SHELL: Final = re.compile(r"(?:ba|z|\b)sh\b.*\s-l?c\s+(.)")
-"""A shell within the command, and the quote of what it is to run."""
+"""A shell within the command, and the quote around its command."""
 _KEYS: Final = ("flags.node_rank", "flags.machine_rank")
 _RANK_OF_TASK: Final = "inside srun bash -c '... --node_rank $SLURM_NODEID ...'"
 
@@ -211,13 +211,13 @@ _ONE: Final = ("flags.ntasks", "flags.n", "flags.nodes", "flags.N")
 
 
 def _starts_one_task(run: LintContext, name: str) -> bool:
-    """Whether each srun of a script names one task, or one node: a loop starts the others."""
+    """Whether each srun of a script starts one task, or uses one node, as in a loop."""
     mine = [each for each in launches(run, *STARTERS) if each.name == name]
     return all(any(str(each.value(key)) == "1" for key in _ONE) for each in mine)
 
 
 def _is_left_out(document: Document) -> bool:
-    """Whether torchrun's own 0 holds: accelerate takes it from a file that may be elsewhere."""
+    """Whether torchrun's default 0 applies; accelerate may read the rank from another file."""
     is_open = document.unknown & {"flags", "flags.node_rank", "flags.rdzv_backend"}
     is_torchrun = document.value("launcher") == "torchrun"
     is_set = document.get("environment.PET_NODE_RANK") or document.get("flags.standalone")
@@ -241,7 +241,7 @@ def _without(nodes: Place, starter: str) -> Finding:
 
 
 def _ranks(run: LintContext, document: Document) -> Iterator[Place | None]:
-    """Where the number of the node stands: in a flag, else in the file of accelerate."""
+    """The places of the node's rank: a flag, else accelerate's file."""
     yield from (document.get(key) for key in _KEYS)
     if document.value("launcher") == "accelerate" and not any(map(document.get, _KEYS)):
         yield from run.each("accelerate", "machine_rank")
@@ -254,7 +254,7 @@ def _has_several_nodes(run: LintContext, document: Document) -> bool:
 
 
 def _too_early(run: LintContext, document: Document) -> Iterator[Finding]:
-    """`srun torchrun --node_rank $SLURM_NODEID`: the batch script itself is on node 0."""
+    """`srun torchrun --node_rank $SLURM_NODEID`: the batch script itself runs on node 0."""
     for found in _RANK.finditer(document.text):
         command = _command_around(document.text, found.start())
         if (
@@ -276,7 +276,7 @@ def _too_early(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _may_be_put_in_later(run: LintContext, document: Document, command: str) -> bool:
-    """Whether the shell of each task puts it in: single quotes keep it for that, double do not."""
+    """Whether the shell of each task expands it: single quotes defer that, double quotes do not."""
     inner = _SHELL.search(command)
     if inner is None or inner[1] != '"':
         return inner is not None
@@ -286,7 +286,7 @@ def _may_be_put_in_later(run: LintContext, document: Document, command: str) -> 
 
 
 def _command_around(text: str, at: int) -> str:
-    """The lines around a place that backslashes join to its own."""
+    """The line at a place, with the lines that backslashes join to it."""
     lines, first = text.split("\n"), text[:at].count("\n")
     last = first
     while first and lines[first - 1].endswith("\\"):
@@ -311,7 +311,7 @@ _PAIRS: Final = (
     reads=tuple(f"{kind}:{rank}" for kind, rank, _ in _PAIRS),
 )
 def rank_beyond_nodes(run: LintContext) -> Iterator[Finding]:
-    """A node's number that is none of the numbers from 0 to the number of nodes."""
+    """A node's rank is not below the number of nodes."""
     for kind, rank_key, count_key in _PAIRS:
         for document in run.of(kind):
             rank, count = document.get(rank_key), document.get(count_key)

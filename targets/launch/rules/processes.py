@@ -1,4 +1,4 @@
-"""The number of processes beside the number of devices."""
+"""The number of processes and the number of devices."""
 
 import re
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def more_processes_than_devices(run: LintContext) -> Iterator[Finding]:
 
 
 def _number(place: Place) -> Place:
-    """Of accelerate's two counts, that of the processes."""
+    """The place of the number of processes, if accelerate's file also counts machines."""
     both = place.document.get("num_processes") if place.path == "num_machines" else None
     return place if both is None else both
 
@@ -62,7 +62,7 @@ def _number(place: Place) -> Place:
     reads=("accelerate:gpu_ids", *flags("multi_gpu")),
 )
 def one_device_for_multi_gpu(run: LintContext) -> Iterator[Finding]:
-    """accelerate is set to use several devices and given one."""
+    """accelerate is configured for several devices and given one."""
     for document in run.of("accelerate"):
         kind, chosen = document.get("distributed_type"), document.get("gpu_ids")
         nodes = count(document.get("num_machines")) or 1
@@ -95,7 +95,7 @@ def one_device_for_multi_gpu(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_one(place: Place) -> bool:
-    """Whether one device is listed, and not all."""
+    """Whether exactly one device is listed."""
     names = listed(place)
     return str(place.value) != "all" and names is not None and len(names) == 1
 
@@ -109,7 +109,7 @@ def _is_one(place: Place) -> bool:
     hardware=True,
 )
 def several_devices_in_one_process(run: LintContext) -> Iterator[Finding]:
-    """One process is started where several devices are seen."""
+    """One process is started and sees several devices."""
     for document in launches(run, "python"):
         seen, place = _seen(run, document), document.get("launcher")
         if seen is None or seen < 2 or place is None:
@@ -138,7 +138,7 @@ _RANKED: Final = re.compile(r"\bRANK=\$\{?(?:SLURM_PROCID|OMPI_COMM_WORLD_RANK|P
 
 
 def _starts(launcher: Document, trainer: Document, run: LintContext) -> bool:
-    """Whether a command hands its flags to a trainer, or the file of GLM-4's, which it names."""
+    """Whether a command starts a trainer by its flags, or by the GLM-4 file that it names."""
     if trainer.name == launcher.name:
         at, flags = launcher.get("launcher"), [each.span.line for each in trainer.found.values()]
         starts = [each.span.line for each in run.each("launch", "launcher")]
@@ -150,7 +150,7 @@ def _starts(launcher: Document, trainer: Document, run: LintContext) -> bool:
 
 
 def _seen(run: LintContext, document: Document) -> int | None:
-    """Devices that the process sees; None: unknown."""
+    """The number of devices that the process sees; None: unknown."""
     names = listed(variable(document, "CUDA_VISIBLE_DEVICES"))
     if names is not None:
         return len(names)
@@ -164,7 +164,7 @@ def _seen(run: LintContext, document: Document) -> int | None:
 
 
 def _is_placed(trainers: list[Document]) -> bool:
-    """A model that is spread over the devices by a map is not copied to each."""
+    """Whether a device map places the model, which is then not replicated."""
     keys = ("device_map", "use_cpu", "no_cuda", "load_in_8bit", "load_in_4bit")
     return any(each.value(key) for each in trainers for key in keys)
 
@@ -214,7 +214,7 @@ def world_size_differs(run: LintContext) -> Iterator[Finding]:
 def _differs(
     here: tuple[Place, Definition], by: tuple[Place | None, Definition], *, is_chosen: bool
 ) -> Finding:
-    """One number, and the other that holds; `is_chosen`: by a flag that is made for it."""
+    """The finding for two numbers; `is_chosen`: a flag that overrides the other is used."""
     place, other = here
     first, winner = by
     return Finding(
@@ -237,7 +237,7 @@ def _is_another_command(first: Place, place: Place) -> bool:
 
 
 def _is_unread(first: Place, place: Place) -> bool:
-    """Whether one is of accelerate's file, and the other of a launcher that does not read it."""
+    """Whether one is in accelerate's file, and the other of a launcher that does not read it."""
     kinds = {each.document.kind: each.document for each in (first, place)}
     launch = kinds.get("launch")
     is_another = launch is not None and launch.value("launcher") in ("torchrun", "deepspeed")
@@ -245,7 +245,7 @@ def _is_unread(first: Place, place: Place) -> bool:
 
 
 def _overrides(flag: Place, place: Place) -> bool:
-    """Whether a flag of accelerate's launcher takes the place of a number in its own file."""
+    """Whether a flag of accelerate's launcher overrides a number in its file."""
     launch = flag.document
     is_launch = launch.kind == "launch" and launch.value("launcher") == "accelerate"
     return is_launch and place.document.kind == "accelerate"
@@ -288,7 +288,7 @@ def world_without_launcher(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_tool(document: Document) -> bool:
-    """Whether what is started trains nothing, and may name ranks that it only writes for.
+    """Whether the started program is a tool, which may read the variable for its output only.
 
     microsoft/Megatron-DeepSpeed tools/merge_mp_partitions.py reads WORLD_SIZE so.
     """

@@ -19,13 +19,13 @@ _SWITCHES: Final = (
 )
 _LEAST_SPLIT: Final = 20
 _SINCE: Final = (("expandable_segments", "2.1"), ("pinned_use_background_threads", "2.5"))
-"""Settings, and a release before which none has them: pytorch/pytorch#135524, which brought the
-second, was opened in September 2024, behind torch 2.4."""
+"""Settings, each with a release before which none has it: pytorch/pytorch#135524, which added the
+second, was opened in September 2024, after torch 2.4."""
 
 
 @rule("allocator-setting-refused", "error", "load", consumers=("torch",), reads=variables(*_NAMES))
 def allocator_setting_refused(run: LintContext) -> Iterator[Finding]:
-    """A setting of torch's allocator that it does not take."""
+    """torch's allocator refuses a setting."""
     seen = set[str]()
     for document in launches(run):
         for name in _NAMES:
@@ -41,7 +41,7 @@ def allocator_setting_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _why(part: str) -> tuple[str, str] | None:
-    """What is wrong with one setting, and what it should be."""
+    """The error in one setting, and its correction."""
     key, given, value = part.partition(":")
     if not part:
         return None
@@ -59,7 +59,7 @@ def _why(part: str) -> tuple[str, str] | None:
 
 
 def _too_new(run: LintContext, key: str) -> tuple[str, str] | None:
-    """What is wrong with a setting that the release that runs does not have."""
+    """The error of a setting that the running release does not have."""
     for name, since in _SINCE:
         if key == name and run.runs(f"torch<{since}") is True:
             return (
@@ -93,7 +93,7 @@ def _refused_setting(place: Place, name: str, why: str, mend: str) -> Finding:
     reads=("slot:zero.offload_optimizer",),
 )
 def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
-    """The optimizer runs on the CPU, and each process has one thread for it."""
+    """The optimizer runs on the CPU with a single thread in each process."""
     offload = run.slot("zero.offload_optimizer")
     where = run.place(offload)
     if offload is None or offload.value not in ("cpu", "nvme"):
@@ -119,17 +119,17 @@ def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
 
 _OTHER_ENGINES: Final = ("flags.multi_gpu", "flags.use_fsdp", "flags.use_megatron_lm")
 """accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: with one of them the
-engine of its file is not taken."""
+engine of its file is not used."""
 
 
 def _is_refused(run: LintContext, document: Document) -> bool:
-    """Whether accelerate launch is given DeepSpeed's file for its own, and starts nothing."""
+    """Whether accelerate launch gets DeepSpeed's file as its own, and starts nothing."""
     named = PurePath(str(document.value("flags.config_file"))).name
     return any(PurePath(each.name).name == named for each in run.of("deepspeed"))
 
 
 _UNTRAINED: Final = re.compile(r"(?:^|[/._'-])(?:eval|infer|generat|predict|sampl)", re.IGNORECASE)
-"""Names of scripts that make no optimizer."""
+"""Names of scripts without an optimizer."""
 
 
 def _script(document: Document) -> str:
@@ -138,7 +138,7 @@ def _script(document: Document) -> str:
 
 
 def _single(document: Document) -> Place | None:
-    """Where it comes about that there is one thread."""
+    """The place that sets a single thread."""
     said = variable(document, "OMP_NUM_THREADS")
     if said is not None:
         return said if count(said) == 1 else None
@@ -153,7 +153,10 @@ def _single(document: Document) -> Place | None:
 
 
 def _leaves_threads(document: Document) -> bool:
-    """deepspeed 0.14.5 to 0.19.8 launcher/launch.py sets the variable only to bind cores."""
+    """Whether the launcher leaves threads alone, as deepspeed does unless it binds cores.
+
+    deepspeed 0.14.5 to 0.19.8 launcher/launch.py.
+    """
     return bool(document.value("launcher") == "deepspeed")
 
 
@@ -196,7 +199,7 @@ _VARIABLES: Final = tuple(
     reads=("accelerate:debug", *flags("debug"), *reads_of(_VARIABLES)),
 )
 def debugging_left_on(run: LintContext) -> Iterator[Finding]:
-    """A variable that is for finding faults is set for a whole run."""
+    """A debugging variable is set for a whole run."""
     yield from _of_accelerate(run)
     scripts = (each.name for each in run.of("launch"))
     is_test = any(_OF_TESTS.search(name) for name in scripts)
@@ -208,7 +211,7 @@ _NEEDED: Final = re.compile(r"(?i)^\s*#.*(?:do not remove|workaround|otherwise|n
 
 
 def _is_explained(run: LintContext, finding: Finding) -> bool:
-    """Whether the remark above says what the variable is there for."""
+    """Whether the comment above explains why the variable is set."""
     spans = [each.span for each in finding.labels if each.primary and each.span is not None]
     texts = {each.name: each.text for each in run.documents}
     lines = ((texts.get(at.file, "").splitlines(), at.line) for at in spans)
@@ -216,11 +219,11 @@ def _is_explained(run: LintContext, finding: Finding) -> bool:
 
 
 _OF_TESTS: Final = re.compile(r"(?<![a-z])(?:tests?|debug(?:ging)?)(?![a-z])")
-"""A script that tests the network or the devices, or looks for a fault, is what it is for."""
+"""Names of scripts that test the network or the devices, or look for a fault."""
 
 
 def _of_accelerate(run: LintContext) -> Iterator[Finding]:
-    """The debug mode of accelerate, by its file or flag; it does nothing with a single process."""
+    """The debug mode of accelerate, by its file or flag; a single process ignores it."""
     places = (*run.each("accelerate", "debug"), *run.each("launch", "flags.debug"))
     for place in places:
         is_several = place.document.value("distributed_type") not in ("NO", "no", False)
@@ -241,7 +244,7 @@ _OLD: Final = "PYTORCH_CUDA_ALLOC_CONF"
 
 @rule("variable-of-a-newer-torch", "warning", "silent", consumers=("torch",), reads=variables(_NEW))
 def variable_of_a_newer_torch(run: LintContext) -> Iterator[Finding]:
-    """The allocator's new variable, with a torch that reads only the old one."""
+    """The allocator's new variable, with a torch that only reads the old one."""
     if run.runs("torch<2.8") is not True:
         return
     seen = set[str]()

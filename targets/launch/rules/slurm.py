@@ -1,4 +1,4 @@
-"""Directives of a Slurm batch script, and jobs that are started again."""
+"""Directives of a Slurm batch script, and restarted jobs."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ _VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
 
 @rule("batch-directive-not-read", "error", "silent", consumers=("slurm",), reads=("slurm:*",))
 def batch_directive_not_read(run: LintContext) -> Iterator[Finding]:
-    """A line of options for Slurm that sbatch does not read, or not as it is meant."""
+    """sbatch does not read a line of options, or reads it differently."""
     for document in run.of("slurm"):
         began: tuple[int, str] | None = None
         late = list[tuple[int, str]]()
@@ -41,7 +41,7 @@ def batch_directive_not_read(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_the_script(every: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """The lines without texts that the script writes elsewhere, as another job's script is."""
+    """The lines, without here-documents, which may be another job's script."""
     end: str | None = None
     for number, line in every:
         if end is not None:
@@ -68,7 +68,7 @@ def _late(document: Document, late: Sequence[tuple[int, str]], began: tuple[int,
 
 
 def _apart(document: Document, number: int, line: str, option: str) -> Iterator[Finding]:
-    """`# SBATCH`, unless another line says the option, and this one is out of use."""
+    """`# SBATCH`, unless another line sets the option and this one is disabled."""
     if document.get(option.replace("-", "_")) is None:
         yield Finding(
             f"`{line.strip()}` is a comment: sbatch reads #SBATCH without a space",
@@ -117,7 +117,7 @@ _LIKE: Final = 0.85
 
 @rule("batch-option-misspelt", "error", "parse", consumers=("slurm",), reads=("slurm:*",))
 def batch_option_misspelt(run: LintContext) -> Iterator[Finding]:
-    """An option for Slurm that is nearly one of sbatch's."""
+    """An option of Slurm is nearly one of sbatch's."""
     for document in run.of("slurm"):
         for name, place in document.found.items():
             near = _near(name) if "." not in name else None
@@ -126,7 +126,7 @@ def batch_option_misspelt(run: LintContext) -> Iterator[Finding]:
 
 
 def _near(name: str) -> str | None:
-    """The option that is meant; None for a known one, its beginning, or one of a plugin's."""
+    """The option that is meant; None for a known one, its prefix, or one of a plugin."""
     if any(each.startswith(name) for each in _MISSPELT_OPTIONS):
         return None
     return nearly(name, _MISSPELT_OPTIONS, _LIKE)
@@ -168,7 +168,7 @@ def more_than_allocated(run: LintContext) -> Iterator[Finding]:
 
 
 def of_file(run: LintContext, document: Document) -> tuple[int, Place] | None:
-    """Processes of a node by accelerate's file, where its command says no number."""
+    """The processes of a node by accelerate's file, if the command sets no number."""
     files = run.of("accelerate") if document.value("launcher") == "accelerate" else ()
     said = ("processes", "flags.num_processes", "nodes", "flags.num_machines")
     if len(files) != 1 or any(document.get(key) or is_unknown(document, key) for key in said):
@@ -179,7 +179,7 @@ def of_file(run: LintContext, document: Document) -> tuple[int, Place] | None:
 
 
 def _given(run: LintContext, batch: Document) -> tuple[int, Place] | None:
-    """Devices of a node in the step that srun starts, else in the job."""
+    """The devices of a node in the step of srun, else in the job."""
     steps = [each for each in launches(run, "srun") if each.name == batch.name]
     for place in (each.get(f"flags.{key}") for each in steps for key in ("gpus_per_node", "gres")):
         found = _DEVICES.fullmatch(str(place.value)) if place is not None else None
@@ -189,7 +189,7 @@ def _given(run: LintContext, batch: Document) -> tuple[int, Place] | None:
 
 
 def given_to(batch: Document) -> tuple[int, Place] | None:
-    """Devices of a node."""
+    """The devices of a node in the job."""
     for key in ("gpus_per_node", "gres"):
         place = batch.get(key)
         found = _DEVICES.fullmatch(str(place.value)) if place else None
@@ -199,7 +199,7 @@ def given_to(batch: Document) -> tuple[int, Place] | None:
 
 
 def _of_job(batch: Document) -> tuple[int, Place] | None:
-    """`--gpus`: devices of the whole job."""
+    """The devices of a node, if `--gpus` counts those of the whole job."""
     place, nodes = batch.get("gpus"), count(batch.get("nodes"))
     found = _DEVICES.fullmatch(str(place.value)) if place else None
     if place is None or found is None or nodes is None or int(found[1]) % nodes:
@@ -208,7 +208,7 @@ def _of_job(batch: Document) -> tuple[int, Place] | None:
 
 
 def _of_task(batch: Document) -> tuple[int, Place] | None:
-    """`--gpus-per-task`: what the one task of a node sees."""
+    """The devices of a node, if `--gpus-per-task` counts those of its only task."""
     place, tasks = batch.get("gpus_per_task"), batch.get("ntasks_per_node")
     found = _DEVICES.fullmatch(str(place.value)) if place else None
     if place is None or found is None or tasks is None or count(tasks) != 1:
@@ -243,7 +243,7 @@ _ASKING: Final = (
 
 @rule("no-device-asked-for", "warning", "init", consumers=("slurm",), reads=("slurm:*",))
 def no_device_asked_for(run: LintContext) -> Iterator[Finding]:
-    """A job that trains on several devices and asks Slurm for none."""
+    """A job that trains on several devices requests none of Slurm."""
     asking = {each.name for each in launches(run, "srun") if _asks(each)}
     for document in launches(run, "torchrun", "accelerate", "deepspeed"):
         batch, started = batch_of(run, document), per_node(document)
@@ -257,7 +257,7 @@ def no_device_asked_for(run: LintContext) -> Iterator[Finding]:
 
 
 def _asks(step: Document) -> bool:
-    """Whether a step asks for itself."""
+    """Whether a step requests devices itself."""
     return any(step.get(f"flags.{key}") for key in _ASKING)
 
 
@@ -285,7 +285,7 @@ _RESUME: Final = (
     reads=("slurm:requeue",),
 )
 def requeued_from_the_start(run: LintContext) -> Iterator[Finding]:
-    """Slurm restarts a job that does not resume where it was."""
+    """Slurm restarts a job, which then does not resume."""
     for batch in run.of("slurm"):
         again = batch.get("requeue")
         if again is None or again.value is False:
@@ -309,7 +309,7 @@ def _resumes(document: Document) -> bool:
 
 
 def _anew(document: Document) -> tuple[Place | None, str] | None:
-    """What makes it begin again, and why; None where its program looks for a checkpoint."""
+    """The setting that makes it start anew, and why; None if its program looks for a checkpoint."""
     over, saves = document.get("overwrite_output_dir"), document.get("save_strategy")
     if over is not None and over.value is True:
         return over, "the directory is overwritten: no checkpoint is looked for in it"

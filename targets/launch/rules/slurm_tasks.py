@@ -26,7 +26,7 @@ _REMOTE: Final = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush|parallel|ray
 
 @rule("nodes-without-srun", "error", "silent", consumers=("slurm",), reads=("slurm:nodes",))
 def nodes_without_srun(run: LintContext) -> Iterator[Finding]:
-    """A job of several nodes whose script starts its command on the first one only."""
+    """The script of a job with several nodes starts its command only on the first one."""
     for document in launches(run, "torchrun", "accelerate", "python"):
         batch = batch_of(run, document)
         nodes = batch.get("nodes") if batch is not None else None
@@ -54,7 +54,7 @@ def nodes_without_srun(run: LintContext) -> Iterator[Finding]:
 
 @cached(1)
 def _starts_on_others(text: str) -> bool:
-    """Whether a line of a script, which every command of it asks of, starts something elsewhere."""
+    """Whether a line of a script starts something on other nodes; cached for its commands."""
     return any(_REMOTE.search(line) for line in text.split("\n") if line.lstrip()[:1] != "#")
 
 
@@ -81,7 +81,7 @@ _ONE_A_NODE: Final = {"srun": "--ntasks-per-node 1", "mpirun": "-npernode 1"}
     reads=("launch:launcher",),
 )
 def processes_started_twice(run: LintContext) -> Iterator[Finding]:
-    """Slurm or MPI starts a launcher for each device, and the launcher a process for each again."""
+    """Slurm or MPI starts a launcher for each device, and each starts as many processes."""
     yield from _within(run)
     pairs = Started((), launches(run, *_LAUNCHERS))
     for document in launches(run, *STARTERS):
@@ -94,7 +94,7 @@ def processes_started_twice(run: LintContext) -> Iterator[Finding]:
 
 
 def _by_variable(run: LintContext, inner: Document) -> tuple[int, Place] | None:
-    """Processes by a variable that Slurm sets from the batch script's own options."""
+    """The processes by a variable that Slurm sets from the batch script's own options."""
     batch, said, at = batch_of(run, inner), _VARIABLE.search(inner.text), inner.get("launcher")
     if batch is None or said is None or at is None:
         return None
@@ -125,7 +125,7 @@ def _processes_finding(
 
 
 def _within(run: LintContext) -> Iterator[Finding]:
-    """A launcher whose script is a launcher, once for each process."""
+    """The script of a launcher is itself a launcher."""
     for document in launches(run, *_LAUNCHERS):
         script, number = document.get("script"), per_node(document)
         words = script.value if script is not None and isinstance(script.value, list) else []
@@ -146,7 +146,7 @@ def _within(run: LintContext) -> Iterator[Finding]:
 def _processes_tasks(
     run: LintContext, document: Document, inner: Document | None
 ) -> tuple[int, Place] | None:
-    """Tasks on a node, by the starter's own flags or else by the batch script's."""
+    """The tasks on a node, by the starter's own flags, else by the batch script."""
     if document.value("launcher") == "mpirun":
         return _of_mpi(document, inner)
     own = per_node(document)
@@ -165,7 +165,7 @@ def _processes_tasks(
 
 
 def _of_mpi(document: Document, inner: Document | None) -> tuple[int, Place] | None:
-    """Copies on a node: `-npernode`, or all over the hosts that it or the launcher names."""
+    """Copies on a node: `-npernode`, or all, divided by the hosts that are named."""
     place = document.get("per_node")
     number = count(place)
     if place is not None:
@@ -176,7 +176,7 @@ def _of_mpi(document: Document, inner: Document | None) -> tuple[int, Place] | N
 
 
 def _nodes(document: Document, inner: Document | None) -> int | None:
-    """Nodes of the run; None where a file says it that was not read."""
+    """The nodes of the run; None if an unread file sets them."""
     hosts = next((each for key in _HOSTS if (each := document.value(key))), None)
     if isinstance(hosts, str):
         return len(hosts.split(","))
@@ -189,19 +189,19 @@ def _nodes(document: Document, inner: Document | None) -> int | None:
 _USED: Final = re.compile(r"\$(?:\{(SLURM_\w+)\}|(SLURM_\w+))")
 _FLAG: Final = re.compile(r"--([\w-]+)[= ]\"?\Z")
 _IDLE: Final = re.compile(r"\s*(?:#|(?:echo|printf|if|elif|while|test|\[\[?)(?:\s|\Z))")
-"""Lines that start nothing with what a variable holds: they show it, or ask for it."""
+"""Lines that only print or test a variable."""
 _SLURM_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "SLURM_GPUS_PER_NODE": (("gpus_per_node",), ("gres", "gpus", "gpus_per_task")),
     "SLURM_GPUS": (("gpus",), ("gres", "gpus_per_node", "gpus_per_task")),
     "SLURM_GPUS_PER_TASK": (("gpus_per_task",), ("gres", "gpus", "gpus_per_node")),
     "SLURM_NTASKS_PER_NODE": (("ntasks_per_node",), ("ntasks",)),
 }
-"""Of each variable the options that set it, and those by which the same is asked for otherwise."""
+"""For each variable the options that set it, and those that request the same in another way."""
 
 
 @rule("slurm-variable-unset", "error", "init", consumers=("slurm",), reads=("slurm:*",))
 def slurm_variable_unset(run: LintContext) -> Iterator[Finding]:
-    """A script takes a number from a variable that Slurm sets for an option which is not given."""
+    """A script reads a variable of Slurm whose option is not given."""
     for document in run.of("launch"):
         batch = batch_of(run, document)
         if batch is None or document is not _first(run, document):
@@ -233,14 +233,14 @@ def _of_line(document: Document, batch: Document, number: int, line: str) -> Ite
 
 
 def _label(document: Document, number: int, line: str, found: re.Match[str]) -> Label:
-    """A label at the variable, under the name of the flag that it is given to."""
+    """A label at the variable, with the path of the flag that uses it."""
     label = at_line(document, number, found.start(), len(found[0]), "empty")
     flag = _FLAG.search(line[: found.start()])
     return label if flag is None else replace(label, path=f"flags.{flag[1].replace('-', '_')}")
 
 
 def _is_of_a_step(text: str, line: str, at: int) -> bool:
-    """Whether srun gives the option itself, or the variable is only put in within single quotes."""
+    """Whether srun has the option itself, or single quotes defer the variable."""
     is_quoted = line.count("'", 0, at) % 2 == 1
     return is_quoted or re.search(r"\bsrun\b[^\n]*--(gpus|ntasks)", text) is not None
 
@@ -248,7 +248,7 @@ def _is_of_a_step(text: str, line: str, at: int) -> bool:
 _TASKS: Final = ("ntasks_per_node", "ntasks")
 _RANKS: Final = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 _TOLD: Final = ("SLURM_PROCID", "SLURM_LOCALID", "RANK=", "init_distributed", "PMI_")
-"""Words of a script that tells the processes their numbers in another way."""
+"""Words of a script that assigns ranks in another way."""
 
 
 @rule(
@@ -291,13 +291,13 @@ def tasks_train_apart(run: LintContext) -> Iterator[Finding]:
 
 
 def _meet_by_mpi(trainers: list[Document]) -> bool:
-    """Whether processes of MPI may find each other: on the CPU, or by DeepSpeed's engine."""
+    """Whether processes of MPI can find each other: on the CPU, or by DeepSpeed."""
     keys = ("use_cpu", "no_cuda", "use_ipex", "ddp_backend", "deepspeed")
     return any(each.value(key) for each in trainers for key in keys)
 
 
 def _tasks_apart(run: LintContext, document: Document) -> Place | None:
-    """Where several tasks are asked for."""
+    """The place that requests several tasks."""
     if document.value("launcher") == "mpirun":
         counts = (document.get(key) for key in ("processes", "per_node"))
         return next((each for each in counts if (count(each) or 1) > 1), None)

@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES and its relatives."""
+"""CUDA_VISIBLE_DEVICES and similar variables."""
 
 import re
 from collections.abc import Iterator
@@ -97,12 +97,12 @@ def visible_device_twice(run: LintContext) -> Iterator[Finding]:
 _WHOLE: Final = re.compile(r"\d+|(?:GPU|MIG)-.+")
 _BEGINNING: Final = re.compile(r"\d+")
 _NONE: Final = frozenset({"-1", "", "none", "void", "nodevfiles"})
-"""What people write for no device at all."""
+"""Values by which users hide all devices."""
 
 
 @rule("visible-device-unreadable", "error", "init", consumers=("torch",), reads=VISIBLE_DEVICES)
 def visible_device_unreadable(run: LintContext) -> Iterator[Finding]:
-    """CUDA_VISIBLE_DEVICES in a form that is not read to its end."""
+    """CUDA_VISIBLE_DEVICES cannot be parsed to its end."""
     for document in launches(run):
         place, names = (found := variable(document, "CUDA_VISIBLE_DEVICES")), listed(found)
         if place is None or names is None or document.value("launcher") in STARTERS:
@@ -138,7 +138,7 @@ _OVERRIDDEN_COUNTS = ("flags.num_gpus", "flags.num_accelerators")
     reads=VISIBLE_DEVICES,
 )
 def visible_devices_overridden(run: LintContext) -> Iterator[Finding]:
-    """CUDA_VISIBLE_DEVICES before a launcher that takes its own selection."""
+    """CUDA_VISIBLE_DEVICES is set before a launcher that has its own selection."""
     for document in launches(run, "deepspeed"):
         visible = variable(document, "CUDA_VISIBLE_DEVICES")
         names, found = listed(visible), _selection(document)
@@ -159,7 +159,7 @@ def visible_devices_overridden(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_accelerate(run: LintContext) -> Iterator[Finding]:
-    """`gpu_ids` is what the processes see: the variable is set to it."""
+    """accelerate overwrites the variable with `gpu_ids`."""
     for document in launches(run, "accelerate"):
         visible, chosen = variable(document, "CUDA_VISIBLE_DEVICES"), _gpu_ids(run, document)
         names, taken = listed(visible), listed(chosen)
@@ -178,7 +178,7 @@ def _gpu_ids(run: LintContext, document: Document) -> Place | None:
 
 
 def _selection(document: Document) -> tuple[Place, tuple[str, ...] | None] | None:
-    """What overrides the variable, and the devices that it takes."""
+    """The flag that overrides the variable, and its devices."""
     include = document.get("include")
     if include is not None and isinstance(include.value, list):
         return include, tuple(str(each) for each in include.value)
@@ -206,7 +206,7 @@ def _word(place: Place) -> str:
     reads=("accelerate:gpu_ids", *VISIBLE_DEVICES),
 )
 def more_processes_than_visible(run: LintContext) -> Iterator[Finding]:
-    """More processes on a node than devices that they may see."""
+    """There are more processes on a node than visible devices."""
     for document in launches(run, "torchrun", "accelerate"):
         found, visible = per_node(document), variable(document, "CUDA_VISIBLE_DEVICES")
         found = found or of_file(run, document)
@@ -247,7 +247,7 @@ _INCLUDE_COUNTS = ("flags.num_gpus", "flags.num_accelerators", "flags.num_nodes"
     reads=keys("launch", *_FILTERS),
 )
 def include_with_count(run: LintContext) -> Iterator[Finding]:
-    """The deepspeed launcher is given devices both by name and by number."""
+    """The deepspeed launcher gets devices both by name and by number."""
     for document in launches(run, "deepspeed"):
         chosen = [p for key in _FILTERS if (p := document.get(key)) is not None]
         counted = [p for key in _INCLUDE_COUNTS if (p := document.get(key)) is not None]
