@@ -30,7 +30,7 @@ def _write_targets(plan: Plan) -> Mapping[str, Json]:
 
 
 def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """A pattern wins over names; `all-linear` means every linear layer of what is not frozen."""
+    """The targets: a pattern overrides names; `all-linear` depends on the frozen parts."""
     if found.get("target_regex"):
         return {"adapter.targets": found["target_regex"]}
     names = split_names(found.get("target_modules"))
@@ -53,7 +53,7 @@ def _write_frozen(plan: Plan) -> Mapping[str, Json]:
 
 
 def _frozen(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Of a model in full that sees, which one of the keys tells: tower and aligner are, unsaid."""
+    """The frozen parts in full training, if a key sets one; by default tower and aligner are."""
     if found.get("tuner_type") != "full" or not {*_PART_KEYS} & {*found}:
         return {}
     held = (part for part, key in _PARTS if found.get(key, key != "freeze_llm"))
@@ -155,7 +155,7 @@ def _write_format(plan: Plan) -> Mapping[str, Json]:
 
 
 def _format(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Bits by bitsandbytes; other methods are no slot's value."""
+    """The format of bitsandbytes; other methods have no slot value."""
     if found.get("quant_method") is None:
         return {"quantization.format": "none"}
     if found["quant_method"] != "bnb":

@@ -24,7 +24,7 @@ _FLAGS: Final = {"bf16": ("bfloat16",), "fp16": ("float16", "float32")}
 
 
 def _write_precision(plan: Plan) -> Mapping[str, Json]:
-    """With both flags off the dtype of the weights is the one of the products."""
+    """Write the dtype of the weights, which is that of matrix products if both flags are off."""
     flag = plan.precision.compute if has_flag(plan) else ""
     engine = {"deepspeed": "ds_config.json"} if on_deepspeed(plan) else {}
     dtype = {"torch_dtype": DTYPES[plan.states.weights]}

@@ -1,6 +1,6 @@
-"""Keys of `swift rlhf --rlhf_type grpo` without a slot: what TRL holds for them, or why none.
+"""Keys of `swift rlhf --rlhf_type grpo` without a slot: TRL's keys for them, or why there are none.
 
-Its config is a subclass of trl's GRPOConfig, which most of these keys go to.
+Its config is a subclass of trl's GRPOConfig, which has most of these keys.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _IN_BOTH: Final = (
     *("top_p", "num_generations_eval", "top_entropy_quantile", "vllm_server_timeout"),
     *("sync_ref_model", "ref_model_sync_steps", "ref_model_mixup_alpha"),
 )
-"""Keys with one name and one meaning."""
+"""Keys with the same name and meaning in both programs."""
 _OTHERWISE_NAMED: Final = {
     "overlong_filter": "mask_truncated_completions",
     "tau_pos": "sapo_temperature_pos",
@@ -40,7 +40,7 @@ _SERVER: Final = ("vllm_server_base_url", "vllm_server_host", "vllm_server_port"
 
 
 def _said(key: str, found: Mapping[str, Json]) -> Json:
-    """What a key holds in a run with rewards; None elsewhere."""
+    """The value of a key in a run with rewards; None elsewhere."""
     return found.get(key) if is_rewarding(found) else None
 
 
@@ -53,7 +53,7 @@ def _renamed(key: str, other: str) -> Carry:
 
 
 def _address(key: str) -> Carry:
-    """Of one server; several are no word of TRL's."""
+    """The address of one server; TRL has no key for several."""
 
     def write(found: Mapping[str, Json]) -> Mapping[str, Json]:
         value = _said(key, found)
@@ -64,7 +64,7 @@ def _address(key: str) -> Carry:
 
 
 def _beside_training(key: str, other: str) -> Carry:
-    """A key of vLLM on the devices that train; a server gets it when it is started."""
+    """A key of vLLM on the training devices; a server gets it when it is started."""
 
     def write(found: Mapping[str, Json]) -> Mapping[str, Json] | None:
         value = _said(key, found)
@@ -79,7 +79,7 @@ def _beside_training(key: str, other: str) -> Carry:
 
 
 def _most(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """No bound is -1 here, and 0 there."""
+    """The number of candidates: without a bound it is -1 in ms-swift, 0 in TRL."""
     value = _said("top_k", found)
     return {"top_k": max(value, 0)} if isinstance(value, int) else {}
 
@@ -100,14 +100,14 @@ def _thinking(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _stops(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Where vLLM writes: `stop` is a word of its sampling."""
+    """The stop words, if vLLM generates: `stop` is one of its sampling parameters."""
     words = split_names(_said("stop_words", found))
     is_known = bool(words) and found.get("use_vllm") is True
     return {"generation_kwargs": {"stop": [*words]}} if is_known else {}
 
 
 _LOSSES: Final = ("cispo", "sapo")
-"""Losses of both programs that no slot has."""
+"""Losses of both programs that have no slot value."""
 
 
 def _loss(found: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -119,7 +119,7 @@ _CORRECTION: Final = "vllm_importance_sampling_correction"
 
 
 def _corrects(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Whether probabilities of vLLM's are set right: here only where a key says how."""
+    """Whether vLLM's probabilities are corrected: ms-swift does so only if a key sets the mode."""
     if _said("use_vllm", found) is not True:
         return {}
     mode = found.get("rollout_importance_sampling_mode")
@@ -134,11 +134,11 @@ def _corrects(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 OWN: Final[Mapping[str, str]] = {"accuracy": "accuracy_reward"}
-"""Rewards of both programs: an answer is right by math-verify, beside the column `solution`."""
+"""Rewards of both programs: math-verify checks an answer against the column `solution`."""
 
 
 def _rewards(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Those that TRL has, too, where it has all of them."""
+    """The rewards, if TRL has all of them."""
     names = split_names(_said("reward_funcs", found))
     return {"reward_funcs": [OWN[each] for each in names]} if {*names} <= {*OWN} else {}
 
@@ -149,7 +149,7 @@ _AS_HERE: Final[Mapping[str, Json]] = {
     "dynamic_sample": False,
     "async_generate": False,
 }
-"""Values with which ms-swift does what TRL does by itself."""
+"""Values with which ms-swift does what TRL always does."""
 
 
 def _by_itself(key: str, usual: Json) -> Carry:
@@ -200,7 +200,7 @@ CARRIES: Final = (
 
 
 def foreign(found: Mapping[str, Json]) -> Any:
-    """What a reward counts here, and TRL's of the same kind does not."""
+    """Rewards that differ from TRL's of the same kind, with the difference."""
     if is_rewarding(found) and "accuracy" in split_names(found.get("reward_funcs")):
         yield (
             "reward_funcs",
@@ -285,4 +285,4 @@ LEAVES: Final = (
         changes_nothing=one_of(None),
     ),
 )
-"""Keys that TRL's file does not hold, and what TRL does instead."""
+"""Keys that TRL's file lacks, and what TRL does instead."""

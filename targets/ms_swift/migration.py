@@ -1,4 +1,4 @@
-"""ms-swift's keys without a slot: what TRL's file holds for them, or what TRL does instead."""
+"""ms-swift's keys without a slot: TRL's keys for them, or what TRL does instead."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,11 +21,11 @@ _NAME: Final = re.compile(
     r"(?:(?P<hub>HF|MS)::)?(?P<path>[^:#]+)(?::(?P<subset>[^:#/]+))?(?:#(?P<most>\d+))?",
     re.IGNORECASE,
 )
-"""Hub, name or path, one subset, and how many samples of it."""
+"""Hub, name or path, one subset, and its number of samples."""
 
 
 def _part(name: str) -> dict[str, Json]:
-    """A name in the words of `load_dataset`; ValueError where it says more than these."""
+    """A name as arguments of `load_dataset`. Raises ValueError if it contains more than these."""
     found = _NAME.fullmatch(name.strip())
     if found is None:
         raise ValueError(name)
@@ -35,7 +35,7 @@ def _part(name: str) -> dict[str, Json]:
 
 
 def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The data sets where one is a part of another, or a share of all is split off."""
+    """The data sets, if one is a part of another, or a share of all is split off."""
     names, share = split_names(found.get("dataset")), found.get("split_dataset_ratio") or None
     every = [_part(each) for each in names]
     is_plain = all([*each.values()] == [name] for name, each in zip(names, every, strict=True))
@@ -47,7 +47,7 @@ def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """What a name means to ms-swift alone: its hub, and how samples are drawn."""
+    """Names that only ms-swift reads so: their hub, and how samples are drawn."""
     yield from grpo.foreign(found)
     names = split_names(found.get("dataset"))
     cut = [each for each in names if "#" in each]
@@ -83,7 +83,7 @@ def _renamed(key: str, source: str) -> Carry:
 
 
 def _mixed(found: Mapping[str, Json]) -> Mapping[str, Json] | None:
-    """The likelihood of what was chosen, beside the loss of pairs."""
+    """The likelihood of the chosen answer, added to the preference loss."""
     weight, loss = found["rpo_alpha"], found.get("loss_type") or "sigmoid"
     if not weight or not isinstance(loss, str):
         return {} if weight else None
@@ -99,7 +99,7 @@ _OF_PAIRS: Final = frozenset(
 
 
 def _losses(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Losses of pairs that no slot has, alone or weighed together."""
+    """Preference losses without a slot value, alone or weighted."""
     names, weights = split_names(found.get("loss_type")), found.get("loss_weights")
     is_known = bool(names) and _OF_PAIRS.issuperset(names) and not found.get("rpo_alpha")
     if found.get("rlhf_type") != "dpo" or not is_known:
@@ -164,7 +164,7 @@ CARRIES: Final = (
 
 
 def _other(keys: Iterable[str], instead: str, source: str, *same: Any) -> Iterator[Moved]:
-    """Keys whose program does so by itself; `same` are values with which TRL does, too."""
+    """Keys whose behaviour TRL replaces by its own; for the values `same` both do the same."""
     for key in keys:
         yield gone(key, source, instead, changes_nothing=one_of(*same) if same else never)
 

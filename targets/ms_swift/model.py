@@ -26,19 +26,18 @@ _LOSSES: Final[Mapping[Any, tuple[tuple[str, ...], str, float]]] = {
     "dpo": (("sigmoid", "hinge", "ipo"), "sigmoid", 0.1),
     "grpo": (("grpo", "bnpo", "dr_grpo", "dapo"), "grpo", 0.04),
 }
-"""Losses of a method, and the loss and the beta that it has by default: `_init_grpo`,
-`_set_default`."""
+"""The losses of a method, and its default loss and beta: `_init_grpo`, `_set_default`."""
 
 
 def _write_objective(plan: Plan) -> Mapping[str, Json]:
-    """Without `rlhf_type` it is the file of `swift sft`."""
+    """Write the method; without `rlhf_type` the file is one for `swift sft`."""
     if is_supervised(plan):
         return {}
     return {KIND: plan.objective.kind, "beta": plan.objective.beta}
 
 
 def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """DPO or GRPO; other methods are no slot's value."""
+    """DPO or GRPO; other methods have no slot value."""
     kind = found.get(KIND)
     if kind is None:
         return {"objective.kind": "sft", "objective.beta": 0.0}
@@ -54,7 +53,7 @@ def _write_loss(plan: Plan) -> Mapping[str, Json]:
 
 
 def _loss(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """One loss that its method and a slot have."""
+    """The loss, if the method and a slot have it."""
     kind, said = found.get(KIND), found.get("loss_type")
     if kind is None:
         return {"objective.loss": "nll"}
@@ -70,7 +69,7 @@ def _write_reference(plan: Plan) -> Mapping[str, Json]:
 
 
 def _reference(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """With adapters the base itself, else a second model; one of another name is no value."""
+    """The reference: with adapters the base, else a second model; `ref_model` has no slot."""
     other, kind = found.get("ref_model"), found.get(KIND)
     if kind not in _LOSSES or (other and other != found.get("model")):
         return {}
@@ -124,7 +123,7 @@ OBJECTIVE: Final = (
 
 
 def _kind_and_template(release: str, until: str | None) -> tuple[Entry, Entry]:
-    """What the parser cannot find out by a name that the release does not know."""
+    """The rows of model type and template, which the parser cannot infer from an unknown name."""
 
     def of(part: int) -> Any:
         def write(plan: Plan) -> str | None:
@@ -164,14 +163,14 @@ MODEL: Final = (
 
 
 def _is_part(name: str) -> bool:
-    """Whether a name says what no slot has: of which hub, several subsets, how many."""
+    """Whether a name has parts without a slot: the hub, several subsets, a number of samples."""
     hub, _, _ = name.lower().partition("::")
     path = chosen(name).path.replace(":\\", "").replace(":/", "")
     return "#" in name or hub in ("hf", "ms") or ":" in path
 
 
 def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Data sets by path or name, joined unless they are to be mixed by share."""
+    """The data sets by path or name, unless they are mixed by shares."""
     names = _listed(found.get("dataset"))
     if not names or any(_is_part(each) for each in names) or found.get("interleave_prob"):
         return {}
@@ -184,7 +183,7 @@ def _listed(value: Json) -> tuple[str, ...]:
 
 
 def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """One name; a share that is split off is no slot's value."""
+    """The name of the evaluation set; a share that is split off has no slot value."""
     names = _listed(found.get("val_dataset"))
     if names:
         is_one = len(names) == 1 and not _is_part(names[0])
@@ -202,11 +201,11 @@ def _pixels(plan: Plan) -> int:
 
 
 def _length() -> tuple[Entry, Entry]:
-    """The bound on tokens; those of images count into it."""
+    """The rows of the bound on tokens, which counts those of images."""
     source = f"{_TEMPLATE}; template/base.py `encode`"
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
-        """Of rewarded answers it bounds the prompt alone."""
+        """The sequence; with rewards the bound is one of the prompt."""
         is_all = found.get(KIND) != "grpo" and found.get("max_length") is not None
         return {"data.sequence": found["max_length"]} if is_all else {}
 

@@ -1,7 +1,7 @@
-"""How ms-swift finds the loader and the template of a model: by the name of its repository.
+"""How ms-swift chooses the loader and the template of a model: by its repository's name.
 
-schemas/json/ms-swift/models.json holds the names of each release, as the program gives them
-(`MODEL_MAPPING`). A name that it does not know needs `model_type` and `template` beside it.
+schemas/json/ms-swift/models.json holds the names of each release, from the program itself
+(`MODEL_MAPPING`). An unknown name needs `model_type` and `template` beside it.
 """
 
 import re
@@ -23,18 +23,18 @@ _UNNAMED: Final[Mapping[str, tuple[str, str]]] = {
     r"^codellama-\d+b(-instruct)?-hf$": ("llama", "llama"),
     r"^mistral-7b(-instruct)?-v0\.\d$": ("mistral", "llama"),
 }
-"""Names on the Hugging Face hub of models that ms-swift knows by the ones that they had before, or
-whose siblings it knows: ms-swift 4.6.0 model/models/llama.py, mistral.py `register_model`."""
+"""Names on the Hugging Face hub that ms-swift lacks, though it has the models' former names, or
+their siblings: ms-swift 4.6.0 model/models/llama.py, mistral.py `register_model`."""
 
 
 def name_of(path: str) -> str:
-    """The last part of a path or a repository's name, by which ms-swift looks a model up."""
+    """The last part of a path or a repository's name, by which ms-swift looks up a model."""
     return path.rstrip("/").rpartition("/")[2].lower()
 
 
 @cached()
 def known_names(release: str) -> Mapping[str, tuple[str, str]]:
-    """Model type and template by name, as of the newest release that is not newer."""
+    """Model type and template by name, from the newest release up to the requested one."""
     asked, table = Version(release), schema(_NAMES)
     found = {}
     for name, by_release in table.items():
@@ -47,7 +47,7 @@ def known_names(release: str) -> Mapping[str, tuple[str, str]]:
 
 
 def is_named(plan: Plan, release: str) -> bool:
-    """Whether a release resolves the model by itself."""
+    """Whether a release recognises the model by its name."""
     return name_of(plan.model.path) in known_names(release)
 
 
@@ -57,7 +57,7 @@ def type_and_template(plan: Plan) -> tuple[str, str] | None:
 
 
 def imports(draft: Draft, version: Version) -> tuple[str, ...]:
-    """What the loader of the model asks for, and ms-swift does not install."""
+    """The packages that the loader of the model imports and ms-swift does not install."""
     name = name_of(draft.model.path)
     found = known_names(str(version)).get(name) or _unnamed(name)
     return of_kind(found[0]) if found else ()

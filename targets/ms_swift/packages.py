@@ -1,4 +1,4 @@
-"""The releases of ms-swift that rows were read from, what goes with each, and what runs when."""
+"""The releases of ms-swift that rows were read from, and the packages of each."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -28,11 +28,12 @@ _BROUGHT: Final = (
     ("4.3", {"transformers": "5.6.2", "peft": "0.19.1", "trl": "0.29.1", "accelerate": "1.13.0"}),
     ("4.5", {"transformers": "5.15.1", "peft": "0.20.0", "trl": "0.29.1", "accelerate": "1.14.0"}),
 )
-"""Releases of one season within these ranges, beside which the parser was asked."""
+"""Releases of about the same date within these ranges, beside which the parser was run."""
 
 
 _ENGINE: Final = (("4.0", "0.23.0"), ("4.3", "0.28.0"), ("4.5", "0.31.0"))
-"""The newest vLLM that pip finds beside those: ms-swift asks for 0.5.1 or later (README.md)."""
+"""The newest vLLM that pip can install beside those: ms-swift requires 0.5.1 or later
+(README.md)."""
 
 
 _OF_MODELS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -52,33 +53,33 @@ _OF_MODELS: Final[Mapping[str, tuple[str, ...]]] = {
     "keye_vl": ("keye_vl_utils",),
     "keye_vl_1_5": ("keye_vl_utils>=1.5.2",),
 }
-"""What the loader of a kind of model asks for besides: ms-swift 4.6.0 model/models/*.py, `requires`
-of each `ModelMeta`. It warns of what is missing, and most loaders then end at their import."""
+"""Packages that the loader of a model type imports: ms-swift 4.6.0 model/models/*.py, `requires` of
+each `ModelMeta`. It warns if one is missing, and most loaders then fail with an ImportError."""
 
 
 def of_kind(kind: str) -> tuple[str, ...]:
-    """Distributions that a kind of model needs, and ms-swift does not install."""
+    """The packages that a model type needs and ms-swift does not install."""
     return _OF_MODELS.get(kind, ())
 
 
 def companions(version: Version) -> Mapping[str, str]:
-    """What goes with one of ms-swift in an environment, by package."""
+    """The packages beside a release of ms-swift in an environment, with their releases."""
     held = [each for since, each in _ENGINE if version >= Version(since)]
     return {**brought(version), "vllm": held[-1] if held else _ENGINE[0][1]}
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:
-    """The releases that one of ms-swift takes, by package."""
+    """The ranges that a release of ms-swift accepts, by package."""
     held = [found for since, found in _RANGES if version >= Version(since)]
     return {name: Releases(text) for name, text in (held[-1] if held else _RANGES[0][1]).items()}
 
 
 def brought(version: Version) -> Mapping[str, str]:
-    """The releases that go with one of ms-swift, by package."""
+    """The releases that are used beside a release of ms-swift, by package."""
     held = [found for since, found in _BROUGHT if version >= Version(since)]
     return held[-1] if held else _BROUGHT[0][1]
 
 
 def by_rlhf(plan: Plan) -> bool:
-    """Whether `swift rlhf` trains it, and not `swift sft`."""
+    """Whether `swift rlhf` trains the plan, not `swift sft`."""
     return plan.objective.kind in ("dpo", "grpo")

@@ -1,4 +1,4 @@
-"""What ms-swift does not run, or runs otherwise than planned."""
+"""Plans that ms-swift does not run, or runs differently."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ from tunec.targets.scripts.refusals import Refusal
 
 
 def _says_itself(plan: Plan) -> bool:
-    """Whether keys of the user's own say how the model is loaded."""
+    """Whether the spec's extra keys set how the model is loaded."""
     passed = {each.partition("=")[0] for each in plan.runtime.extra}
     return {f"{PACKAGE}.model_type", f"{PACKAGE}.template"} <= passed
 
@@ -56,7 +56,7 @@ def _is_taken_apart(plan: Plan) -> bool:
 
 
 def _is_of_another_split(plan: Plan) -> bool:
-    """Whether another split than `train` is meant, of data to evaluate on too."""
+    """Whether another split than `train` is needed, evaluation data included."""
     trained, evaluation = training_data(plan), plan.data.evaluation
     names = (*trained, *((evaluation,) if evaluation else ()))
     is_shared = evaluation is not None and usual_split(evaluation, trained) == "test"

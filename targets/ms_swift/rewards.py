@@ -1,4 +1,4 @@
-"""Rows of `swift rlhf --rlhf_type grpo`: prompts, answers, what writes them, and their rewards."""
+"""Rows of `swift rlhf --rlhf_type grpo`: prompts, answers, the engine, and rewards."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,12 +18,12 @@ _IS: Final[Mapping[str, Json]] = {KIND: "grpo"}
 
 
 def is_rewarding(found: Mapping[str, Json]) -> bool:
-    """Whether keys are those of a run with rewards."""
+    """Whether keys belong to a run with rewards."""
     return found.get(KIND) == "grpo"
 
 
 def _of_answers(key: str, slot: str, usual: Json, source: str = _RLHF) -> Entry:
-    """A key that holds a slot's value, and matters to rewarded answers alone."""
+    """A row for a key that holds a slot's value, and is only read with rewards."""
     return row(
         (key, KIND),
         (slot,),
@@ -43,7 +43,7 @@ def _write_lengths(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_lengths(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Prompts are by default as long as the model allows."""
+    """The lengths of prompt and answer; by default prompts are not bounded."""
     prompt, answer = found.get("max_length"), found.get("max_completion_length", 512)
     if not is_rewarding(found) or not isinstance(answer, int):
         return {}
@@ -84,7 +84,7 @@ _WHERE: Final = ("use_vllm", "vllm_mode")
 
 
 def _is_beside(found: Mapping[str, Json]) -> bool:
-    """Whether vLLM is on the devices that train."""
+    """Whether vLLM runs on the training devices."""
     return found.get("use_vllm") is True and found.get("vllm_mode") == "colocate"
 
 
@@ -106,7 +106,7 @@ def _write_turns(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_turns(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Weights and states together, or neither; with vLLM elsewhere nothing is offloaded."""
+    """Whether weights and states are offloaded, both or neither; never with a vLLM server."""
     said = {_is_beside(found) and found.get(key, False) is True for key in _OFFLOADS}
     return {_TURNS: said == {True}} if is_rewarding(found) and len(said) == 1 else {}
 
@@ -116,11 +116,11 @@ def _read_turns(found: Mapping[str, Json]) -> Mapping[str, Any]:
 REGISTERED: Final = (
     *("toolbench", "math", "accuracy", "format", "react_format", "cosine", "repetition"),
 )
-"""Names of its own that take no further key: rewards/orm.py `orms`."""
+"""Rewards of ms-swift without further keys: rewards/orm.py `orms`."""
 
 
 def plugin_of(name: str) -> tuple[str, str]:
-    """The file that registers a reward, and the name under which it does: `plugin.py:name`."""
+    """The file that registers a reward, and its name there: `plugin.py:name`."""
     path, _, reward = name.rpartition(":")
     return (path, reward) if path.endswith(".py") else ("", name)
 
@@ -133,7 +133,7 @@ def _write_rewards(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_rewards(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """With one file of plugins, names that are none of its own are those that it registers."""
+    """The rewards; with one plugin file, unknown names are those that it registers."""
     names = split_names(found.get("reward_funcs"))
     files = split_names(found.get("external_plugins"))
     if not is_rewarding(found) or not names or len(files) > 1:

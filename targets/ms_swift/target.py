@@ -1,6 +1,6 @@
 """The ms-swift target: one YAML for `swift sft` or `swift rlhf`, and DeepSpeed's file beside it.
 
-The YAML has ms-swift's own arguments beside those of the Trainer; each key becomes a flag.
+The YAML contains ms-swift's own arguments and those of the Trainer; each key becomes a flag.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,13 +68,13 @@ _MEGATRON_KEYS: Final = frozenset(
         *("expert_model_parallel_size", "context_parallel_size"),
     }
 )
-"""Keys of `megatron sft`, another program, that no file of `swift sft` has: ms-swift 4.0.4 to 4.6.0
-megatron/arguments/megatron_args.py."""
+"""Keys of `megatron sft`, another program, that files of `swift sft` do not have: ms-swift 4.0.4 to
+4.6.0 megatron/arguments/megatron_args.py."""
 _OF_OTHERS: Final = _MEGATRON_KEYS | {"base_model", "model_name_or_path"}
 
 
 def _is_ms_swift(document: Json) -> bool:
-    """Two keys that its own parser has, and no other that is known, or one beside its data."""
+    """Whether a document has two keys that only this parser has, or one with model and data set."""
     if not isinstance(document, dict) or _OF_OTHERS & {*document}:
         return False
     own = len(_OWN & {*document})
@@ -88,10 +88,11 @@ _ANSWERS: Final = (
 
 
 def records(plan: Plan) -> tuple[Record, ...]:
-    """ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py `AutoPreprocessor`, as `columns` says.
+    """The accepted records.
 
-    A chat by one of three names, or an answer by one of many; of pairs both answers as texts.
-    Prompts that are answered have one of many names too.
+    A chat under one of three names, or an answer under one of many; for pairs both answers as
+    texts. Prompts also have one of many names. ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py
+    `AutoPreprocessor`.
     """
     if is_of_pairs(plan):
         texts = Record(("prompt", "chosen", "rejected"), "text")
@@ -171,7 +172,7 @@ _CANNOT: Final = {
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Attention that keeps packed samples apart; and a launcher that lets the method come first.
+    """Pin attention that keeps packed samples apart, and a launcher without a rank flag.
 
     ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `_check_padding_free`; cli/main.py `cli_main`.
     """
@@ -181,7 +182,7 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
 
 
 def _of_rewards(spec: Spec) -> Mapping[str, Any]:
-    """The loss that it has by default, and nothing fetched ahead at ZeRO stage 3.
+    """Pin its default loss, and no prefetching at ZeRO stage 3.
 
     ms-swift 4.0.4 to 4.6.0 arguments/rlhf_args.py `_set_default`; rlhf_trainers/arguments.py
     `GRPOConfig.__post_init__`: stage3_prefetch_bucket_size.
@@ -193,14 +194,14 @@ def _of_rewards(spec: Spec) -> Mapping[str, Any]:
 
 
 _WITHOUT_FLAG: Final = Version("4.1")
-"""The first release that takes the file in the place of the first flag: cli/main.py."""
+"""The first release that takes the file as its first word: cli/main.py."""
 
 
 def entry(plan: Plan, dialect: Dialect) -> tuple[str, ...]:
-    """The command line by its module: it makes flags of the file and starts its own script.
+    """The module of the command line, which turns the file into flags and starts its own script.
 
-    Behind torchrun each process starts one, and finds its rank among the variables. ms-swift 4.0.4
-    cli/main.py `prepare_config_args`, 4.1.3 to 4.6.0 `parse_yaml_args`.
+    Started by torchrun, each process starts one, and reads its rank from the variables. ms-swift
+    4.0.4 cli/main.py `prepare_config_args`, 4.1.3 to 4.6.0 `parse_yaml_args`.
     """
     verb = "rlhf" if by_rlhf(plan) else "sft"
     flag = () if dialect[PACKAGE] >= _WITHOUT_FLAG else ("--config",)
@@ -208,10 +209,12 @@ def entry(plan: Plan, dialect: Dialect) -> tuple[str, ...]:
 
 
 def counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
-    """As the Trainer, of what all processes can have alike; it packs by an order that it draws.
+    """Steps as the Trainer counts them, of the samples that divide over all processes.
 
-    ms-swift 4.0.4 to 4.6.0 dataloader/shard.py `BatchSamplerShard`: total_samples // world_size;
-    dataset/packing.py `calculate_matched_group`.
+    They are packed at random. ms-swift 4.0.4 to 4.6.0 dataloader/shard.py `BatchSamplerShard`:
+    total_samples
+
+    world_size; dataset/packing.py `calculate_matched_group`.
     """
     usual = trainer.counting(dialect, passed).steps
 
@@ -249,4 +252,4 @@ TARGET: Final = Target(
     records=records,
     verify="tunec.targets.ms_swift.verify",
 )
-"""What `swift sft` and `swift rlhf` read."""
+"""The target for `swift sft` and `swift rlhf`."""

@@ -1,6 +1,6 @@
-"""Rows of TrainingArguments in ms-swift's file, counted by transformers' releases.
+"""Rows of TrainingArguments in ms-swift's file, whose releases are those of transformers.
 
-Its classes have defaults of their own: trainers/arguments.py `TrainArgumentsMixin`.
+Its classes have their own defaults: trainers/arguments.py `TrainArgumentsMixin`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ from tunec.targets.rows import row
 
 _SFT: Final = "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `SftArguments`"
 _OWN: Final = ("remove_unused_columns", "label_names")
-"""What it sets itself: arguments/sft_args.py `__post_init__`, trainers/mixin.py `__init__`."""
+"""Keys that it sets itself: arguments/sft_args.py `__post_init__`, trainers/mixin.py `__init__`."""
 _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "per_device_train_batch_size": {"batch.micro": 1},
     "per_device_eval_batch_size": {"batch.evaluation": 1},
@@ -31,17 +31,18 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "dataloader_num_workers": {"runtime.dataloader_workers": 1},
     "report_to": {"runtime.report_to": ("tensorboard",)},
 }
-"""By a row's first key: trainers/arguments.py `TrainArgumentsMixin`, 16 samples in one step without
-`gradient_accumulation_steps`; `SftArguments._init_override`: the folder is named by the model."""
+"""Defaults by a row's first key: trainers/arguments.py `TrainArgumentsMixin`, 16 samples in one
+step without `gradient_accumulation_steps`; `SftArguments._init_override`: the folder is named by
+the model."""
 
 
 _LEAST: Final = 16
-"""Samples of one optimizer step where nothing says how many: ms-swift 4.0.4 to 4.6.0
-trainers/arguments.py `TrainArgumentsMixin.__post_init__`."""
+"""The default number of samples in an optimizer step: ms-swift 4.0.4 to 4.6.0 trainers/arguments.py
+`TrainArgumentsMixin.__post_init__`."""
 
 
 def accumulated(known: Callable[[str], Any]) -> Mapping[str, Any]:
-    """Micro batches of a step that no key says; GRPO has one (arguments/rlhf_args.py)."""
+    """The default number of micro batches; GRPO has one (arguments/rlhf_args.py)."""
     kind, micro, world = map(known, ("objective.kind", "batch.micro", "parallel.world"))
     if kind == "grpo":
         return {"batch.accumulation": 1}
@@ -55,7 +56,7 @@ _SAVING: Final = ("save_strategy", "save_steps")
 
 
 def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Nothing without data to evaluate on; unsaid, as often as it saves."""
+    """The steps between evaluations: none without data, by default those between checkpoints."""
     word = next(
         (found[key] for key in ("eval_strategy", "evaluation_strategy") if found.get(key)),
         found.get("save_strategy") or "steps",
@@ -67,12 +68,12 @@ def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _write_evaluation(row: Entry, plan: Plan) -> Mapping[str, Json]:
-    """When, and on what: without that there is no evaluation."""
+    """Write the steps and the data of evaluation; without data there is none."""
     return {**row.write(plan), **write_evaluation(plan)}
 
 
 def _evaluating() -> Iterator[Entry]:
-    """When it evaluates, by its own defaults."""
+    """The rows of evaluation, with ms-swift's defaults."""
     others = (*_DATA_KEYS, *_SAVING)
     source = f"{_SFT} `__post_init__`, `_init_eval_strategy`"
     for each in schedule.EVALUATION:
@@ -108,7 +109,7 @@ def of_the_trainer() -> Iterator[Entry]:
 
 
 def _rate(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The default, by what is trained."""
+    """The learning rate; the default depends on what is trained."""
     usual = 1e-5 if found.get("tuner_type") == "full" else 1e-4
     said = found.get("learning_rate")
     return {"optimizer.learning_rate": usual if said is None else said}

@@ -1,4 +1,4 @@
-"""How ms-swift's parser is asked about the file, and how its answers are read."""
+"""How ms-swift's parser is run on the file, and how its answers are read."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ _LIGER, _BNB = "liger-kernel", "bitsandbytes==0.50.2"
 
 
 def requirements(case: Case) -> tuple[str, ...]:
-    """The set of a release, with what the spec names and what the plan asks for besides."""
+    """The packages of a release, with those that the spec names or the plan needs."""
     dialect, software = case.dialect, case.software
     named = {name: str(dialect[name]) for name in _NAMED if name in dialect and name in software}
     pins = (pin.partition("==") for pin in choose(PACKAGE, str(case.version)).requirements)
@@ -51,7 +51,7 @@ def requirements(case: Case) -> tuple[str, ...]:
 
 
 def where(case: Case) -> Where:
-    """The release, with what goes with it. Raises EnvironmentUnavailable for one that is read."""
+    """The environment of a release. Raises EnvironmentUnavailable for one that is only read."""
     if str(case.version) not in RELEASES:
         raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
     return Where(PACKAGE, str(case.version), requirements(case))
@@ -78,7 +78,7 @@ def _plugins(case: Case) -> Json:
 
 
 def _without_code(case: Case) -> str:
-    """The file, with an empty plugin for the user's own, which the parser would run."""
+    """The file, with an empty plugin instead of the user's, which the parser would run."""
     if not _plugins(case):
         return case.text(FILE)
     return json.dumps({**_written(case), _PLUGINS: [*_PLUGIN]})
@@ -90,7 +90,7 @@ def _written(case: Case) -> Mapping[str, Json]:
 
 
 def _engines(case: Case) -> tuple[str, ...]:
-    """The path by which the file names DeepSpeed's."""
+    """The path by which the file names DeepSpeed's file."""
     said = _written(case).get("deepspeed")
     return (said,) if isinstance(said, str) else ()
 
@@ -108,7 +108,7 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 
 def _data(case: Case, sets: Mapping[str, Any]) -> Iterator[Fact]:
-    """What the file names, and what the program takes each name for."""
+    """The names of data sets in the file, and how the program parses each."""
     for key, slot in (("dataset", "data.train"), ("val_dataset", "data.evaluation")):
         names: Any = _written(case).get(key) or ()
         for name, read in zip(names, sets[key], strict=True):

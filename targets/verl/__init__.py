@@ -1,1 +1,1 @@
-"""verl: the YAML that Hydra composes for its trainer of given texts."""
+"""verl: the YAML that Hydra composes for its trainers."""

@@ -1,4 +1,4 @@
-"""Rows of an engine's section: precision, and what FSDP shards."""
+"""Rows of an engine's section: precision, and FSDP's sharding."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -21,8 +21,8 @@ ALWAYS_SO: Final[Mapping[str, Any]] = {
     "fsdp.efficient_loading": True,
     "fsdp.checkpointing": False,
 }
-"""What no key tells it otherwise: a file a rank, weights read by the first, layers recomputed by
-the model."""
+"""Settings that no key changes: one file per rank, weights read by the first rank, layers
+recomputed by the model."""
 
 
 # ── precision ────────────────────────────────────────────────────────────────────────────────────
@@ -33,7 +33,7 @@ _PARAM, _REDUCE, _BUFFER = ("param_dtype", "reduce_dtype", "buffer_dtype")
 
 
 def _dtype(word: Json) -> str | None:
-    """A dtype by one of verl's words for it: utils/torch_dtypes.py `PrecisionType.to_dtype`."""
+    """A dtype by one of verl's names for it: utils/torch_dtypes.py `PrecisionType.to_dtype`."""
     name = _LONG.get(str(word), str(word))
     return name if name in _DTYPES else None
 

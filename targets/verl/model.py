@@ -1,4 +1,4 @@
-"""Rows of a model's section: what is loaded, how it attends, which adapters are trained."""
+"""Rows of a model's section: loading, attention, adapters."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,7 +17,7 @@ _FLASH: Final = "flash_attention_2"
 
 
 def _without_padding(plan: Plan) -> Json:
-    """Samples in a row keep apart by flash attention alone."""
+    """Whether padding is removed, as only flash attention keeps the joined samples apart."""
     return plan.attention.implementation == _FLASH
 
 
@@ -54,7 +54,7 @@ def _write_targets(at: str, plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_targets(value: Json) -> Mapping[str, Any]:
-    """Names; one word is a pattern, but for `all-linear`, which the model's modules settle."""
+    """The target names; one word is a pattern, except `all-linear`, which depends on the model."""
     if isinstance(value, str):
         return {} if value == "all-linear" else {"adapter.targets": value}
     return {"adapter.targets": split_names(value)} if value else {}
@@ -102,7 +102,7 @@ def _adapting(at: str) -> tuple[Entry, ...]:
 
 
 def every_layer(at: str) -> Phrase:
-    """All linear layers, which the section `at` adapts by default."""
+    """All linear layers, the default of the section `at`."""
     rank, targets = f"{at}.lora_rank", f"{at}.target_modules"
 
     def say(found: Mapping[str, Json]) -> Mapping[str, Any]:

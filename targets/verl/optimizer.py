@@ -1,4 +1,4 @@
-"""Rows of an optimizer's section: the algorithm, its numbers, and how its rate moves."""
+"""Rows of an optimizer's section: the algorithm, its settings, and its learning rate schedule."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,11 +23,11 @@ CLASSES: Final[Mapping[tuple[OptimizerName, OptimizerKernel], tuple[str, str]]] 
     ("paged_adamw_8bit", "bitsandbytes"): ("PagedAdamW8bit", _BITS),
     ("paged_adamw_32bit", "bitsandbytes"): ("PagedAdamW32bit", _BITS),
 }
-"""Class and module by algorithm and kernel: torch's run foreach where nothing is said."""
+"""Class and module by algorithm and kernel: torch's use foreach by default."""
 
 
 def has_moments(plan: Plan) -> bool:
-    """Whether the optimizer is given betas and an epsilon."""
+    """Whether the optimizer takes betas and an epsilon."""
     return "adam" in plan.optimizer.name
 
 
@@ -101,11 +101,11 @@ _KINDS: Final = {
     "cosine_with_min_lr": "cosine",
 }
 _LEAST: Final = "min_lr_rate"
-"""transformers' name of what verl calls `min_lr_ratio`."""
+"""transformers' name for `min_lr_ratio` of verl."""
 
 
 def _least(plan: Plan) -> float:
-    """The share of the rate at which a cosine ends."""
+    """The share of the peak rate at which a cosine ends."""
     return float(dict(plan.schedule.arguments).get(_LEAST, 0.0))
 
 
@@ -132,7 +132,7 @@ def _read_kind(at: str, found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _rising(at: str, found: Mapping[str, Json]) -> dict[str, Json]:
-    """What the file says of the warm-up: steps above 0 win over a share."""
+    """The warmup in the file: steps above 0 override a share."""
     steps = found.get(f"{at}.lr_warmup_steps")
     steps = steps if isinstance(steps, int) and steps > 0 else 0
     return {"steps": steps, "share": 0 if steps else found.get(f"{at}.lr_warmup_steps_ratio", 0)}
@@ -145,7 +145,7 @@ def _write_warmup(at: str, plan: Plan) -> Mapping[str, Json]:
 
 
 def _in_steps(plan: Plan) -> bool:
-    """Whether the steps of the warm-up are known: verl would round a share of them down."""
+    """Whether the warmup steps are known: verl would round a share down."""
     return plan.schedule.warmup_steps is not None
 
 
@@ -191,5 +191,5 @@ def _rate(at: str) -> tuple[Entry, ...]:
 
 
 def optimizer(at: str, rate: float) -> tuple[Entry, ...]:
-    """The rows of the section `at`; `rate` is what its own file has for the learning rate."""
+    """The rows of the section `at`; `rate` is the learning rate in verl's own file."""
     return (*_algorithm(at, rate), *_rate(at))

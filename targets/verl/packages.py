@@ -1,4 +1,4 @@
-"""The releases of verl that rows were read from, and what goes with each."""
+"""The releases of verl that rows were read from, and the packages of each."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -21,31 +21,31 @@ _BROUGHT: Final = (
     ("0.8", {"transformers": "4.57.6", "peft": "0.18.1"}),
     ("0.9", {"transformers": "5.10.4", "peft": "0.19.1"}),
 )
-"""Releases of one season within these ranges, beside which its configuration was composed."""
+"""Releases of about the same date within these ranges, beside which its config was composed."""
 
 
 _ENGINES: Final = (
     ("0.8", {"vllm": "0.12.0", "sglang": "0.5.8"}),
     ("0.9", {"vllm": "0.24.0", "sglang": "0.5.14"}),
 )
-"""verl 0.8.0 and 0.9.1 `Requires-Dist` of the extras `vllm` and `sglang`. Beside 0.9 pip finds no
-SGLang of that extra: 0.5.12 pins transformers 5.6.0, which verl 0.9.1 leaves out; the next that it
-finds is 0.5.14."""
+"""verl 0.8.0 and 0.9.1 `Requires-Dist` of the extras `vllm` and `sglang`. Beside 0.9 pip cannot
+install SGLang of that extra: 0.5.12 pins transformers 5.6.0, which verl 0.9.1 excludes; the next
+possible one is 0.5.14."""
 
 
 def companions(version: Version) -> Mapping[str, str]:
-    """What goes with one of verl in an environment, by package."""
+    """The packages beside a release of verl in an environment, with their releases."""
     held = [found for since, found in _ENGINES if version >= Version(since)]
     return {**brought(version), **(held[-1] if held else _ENGINES[0][1])}
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:
-    """The releases that one of verl takes, by package."""
+    """The ranges that a release of verl accepts, by package."""
     held = [found for since, found in _RANGES if version >= Version(since)]
     return {name: Releases(text) for name, text in (held[-1] if held else {}).items()}
 
 
 def brought(version: Version) -> Mapping[str, str]:
-    """The releases that go with one of verl, by package."""
+    """The releases that are used beside a release of verl, by package."""
     held = [found for since, found in _BROUGHT if version >= Version(since)]
     return held[-1] if held else _BROUGHT[0][1]

@@ -1,4 +1,4 @@
-"""What verl does not run, or runs otherwise than planned."""
+"""Plans that verl does not run, or runs differently."""
 
 from typing import Final
 

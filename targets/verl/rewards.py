@@ -1,4 +1,4 @@
-"""Rows of the sections of `main_ppo` that are its own: prompts, answers, rewards, the loop."""
+"""Rows for `main_ppo` alone: prompts, answers, rewards, the loop."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -27,7 +27,7 @@ _PROMPTS: Final = f"{SOURCE} utils/dataset/rl_dataset.py `RLHFDataset`"
 
 
 def _write_held_out(plan: Plan) -> Mapping[str, Json]:
-    """Its loader always wants some; without a step at which they are asked, none is."""
+    """Write the evaluation data, which the loader requires, and -1 if no step evaluates."""
     held_out, steps = plan.data.evaluation, plan.schedule.evaluation_steps
     files: Json = held_out if held_out is not None else [*training_data(plan)]
     return {"data.val_files": files, "trainer.test_freq": steps or -1}
@@ -93,14 +93,14 @@ _BATCH: Final = ("data.train_batch_size", f"{ACTOR}.ppo_mini_batch_size", f"{ROL
 
 
 def _write_batch(plan: Plan) -> Mapping[str, Json]:
-    """Batches count prompts, and each step trains on all answers of a batch."""
+    """Write the batch, which counts prompts; each step trains on all answers of a batch."""
     samples = plan.generation.samples
     prompts = plan.batch.global_ // max(samples, 1)
     return dict(zip(_BATCH, (prompts, prompts, samples), strict=True))
 
 
 def _read_batch(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Answers of one optimizer step; several steps on answers of one batch are no plan."""
+    """The answers of one optimizer step; plans cannot have several steps on one batch."""
     usual = zip(_BATCH, (1024, 256, 1), strict=True)
     prompts, each, samples = (found.get(key, value) for key, value in usual)
     if not isinstance(each, int) or not isinstance(samples, int):
@@ -157,7 +157,7 @@ _AVERAGES: Final[Mapping[Any, str]] = {
     "dapo": "token-mean",
     "dr_grpo": "seq-mean-token-sum-norm",
 }
-"""core_algos.py `agg_loss`: over the tokens of the whole mini batch, or the answer's length."""
+"""core_algos.py `agg_loss`: the mean over the tokens of the mini batch, or the answer's length."""
 _LOSS: Final = f"{ACTOR}.loss_agg_mode"
 _ESTIMATOR: Final = "algorithm.adv_estimator"
 _USES_KL, _KL, _KIND = (
@@ -190,13 +190,13 @@ def _read_distance(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 OWN_REWARD: Final = "default_compute_score"
-"""verl's own function, which goes by the column `data_source`: utils/reward_score/__init__.py."""
+"""verl's own function, chosen by the column `data_source`: utils/reward_score/__init__.py."""
 _FUNCTION: Final = tuple(f"reward.custom_reward_function.{name}" for name in ("path", "name"))
 _PACKAGE: Final = "pkg://"
 
 
 def reward_of(name: str) -> tuple[str, str] | None:
-    """Module and function of a reward: `score.py:compute`, or `package.module.compute`."""
+    """The module and function of a reward: `score.py:compute`, or `package.module.compute`."""
     path, _, function = name.rpartition(":")
     if path.endswith(".py") and function.isidentifier():
         return path, function
@@ -266,11 +266,11 @@ _OFFLOADS: Final = tuple(
     f"{ACTOR}.fsdp_config.{name}" for name in ("param_offload", "optimizer_offload")
 )
 _ROOM: Final = 0.8
-"""The share of what an engine takes that its weights may fill: the rest is for its cache."""
+"""The share of the engine's memory that weights may fill; the rest is its cache."""
 
 
 def engine_width(plan: Plan) -> int | None:
-    """Devices that share the engine's weights, as few as have room; None: not even a node has."""
+    """The fewest devices that can hold the engine's weights together; None: a node cannot."""
     size = 2 * plan.model.parameters
     room = _ROOM * plan.generation.device_share * plan.devices.memory
     widths = (2**power for power in range(plan.devices.per_node.bit_length()))
@@ -284,7 +284,7 @@ def _read_engine(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _read_offload(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Both or none: the optimizer's states alone are no plan."""
+    """Whether training is offloaded: both keys or none, as plans cannot offload states alone."""
     said = {found.get(key, False) for key in _OFFLOADS}
     return {"generation.offload_training": said.pop()} if len(said) == 1 else {}
 
@@ -386,4 +386,4 @@ REWARDED: Final[tuple[Entry, ...]] = (
     *_ANSWERS,
     *_TRAINER,
 )
-"""Rows of the file of `main_ppo` besides those of model, engine and optimizer."""
+"""Rows of the file of `main_ppo` without those of model, engine and optimizer."""

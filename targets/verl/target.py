@@ -1,4 +1,4 @@
-"""The verl target: one YAML that Hydra lays over verl's own, for given texts or for rewards."""
+"""The verl target: one YAML that Hydra composes over verl's own, for SFT or for rewards."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -33,22 +33,22 @@ from tunec.targets.verl.rewards import ACTOR, REWARDED
 from tunec.targets.verl.training import DATA, TRAINER
 
 _BASE: Final = "sft_trainer_engine"
-"""verl's own configuration, in which the file is laid."""
+"""verl's own configuration for SFT, over which the file is composed."""
 _SECTIONS: Final[Mapping[str, frozenset[str]]] = {
     "data": frozenset({"micro_batch_size_per_gpu", "train_files", "max_token_len_per_gpu"}),
     "trainer": frozenset({"total_training_steps", "default_local_dir", "total_epochs"}),
     "engine": frozenset({"fsdp_size", "model_dtype", "strategy", "reshard_after_forward"}),
     "optim": frozenset({"lr_warmup_steps_ratio", "optimizer_impl", "clip_grad"}),
 }
-"""Its sections, each with keys of its own."""
+"""Its sections, each with keys that are typical of verl."""
 
 
 _REWARDED: Final = "ppo_trainer"
-"""verl's own configuration of `main_ppo`, which trains by reward."""
+"""verl's own configuration of `main_ppo`, which trains with rewards."""
 
 
 def _is_grpo(document: Json) -> bool:
-    """A list of defaults that names verl's own, or the section of what is trained and writes."""
+    """Whether a document's defaults name verl's file, or it has the actor's section."""
     if not isinstance(document, dict):
         return False
     defaults = document.get("defaults")
@@ -59,7 +59,7 @@ def _is_grpo(document: Json) -> bool:
 
 
 def _is_sft(document: Json) -> bool:
-    """A list of defaults that names verl's own, or two sections with keys of their own."""
+    """Whether a document's defaults name verl's file, or it has two typical sections."""
     if not isinstance(document, dict):
         return False
     defaults = document.get("defaults")
@@ -74,7 +74,7 @@ def _is_sft(document: Json) -> bool:
 
 
 def _is_on_fsdp(defaults: Sequence[Json]) -> bool:
-    """Whether no other engine's sections are taken in: `override engine: megatron`."""
+    """Whether no other engine is selected, as by `override engine: megatron`."""
     chosen = [
         word
         for each in defaults
@@ -121,7 +121,7 @@ GRPO: Final = File(
 
 
 def is_for_rewards(spec: Spec) -> bool:
-    """Whether a spec asks for its program that rewards answers."""
+    """Whether a spec needs `main_ppo`, the program for rewards."""
     return spec.objective.grpo is not None
 
 
@@ -161,7 +161,7 @@ _REQUIRES: Final[Mapping[str, Any]] = {
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """All logits at once; FSDP of several devices, and what it does whatever the file says."""
+    """Slots that verl fixes: the full logits, its launcher, and FSDP on several devices."""
     whole: dict[str, Any] = {}
     if spec.objective.dpo is None:
         starter = "python" if is_for_rewards(spec) else "torchrun"
@@ -178,12 +178,12 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
 
 
 def _held(spec: Spec) -> Mapping[str, Any]:
-    """Parameters stay on the devices while answers train: FSDP 1 has no key to do otherwise."""
+    """Keep parameters on the devices while training: FSDP 1 has no key for that."""
     return {} if "fsdp.offload_params" in spec.pin else {"fsdp.offload_params": False}
 
 
 def _of_answers(asked: Grpo) -> Mapping[str, Any]:
-    """vLLM beside the training where nothing else is asked for; it frees its share by default."""
+    """vLLM in the training processes by default, which frees its memory between uses."""
     engine = {} if asked.generator else {"generation.engine": "vllm_colocate"}
     beside = not asked.generator or asked.generator in BESIDE_TRAINING
     sleeps = {"generation.engine_sleeps": True} if beside and asked.engine_sleeps is None else {}
@@ -191,7 +191,7 @@ def _of_answers(asked: Grpo) -> Mapping[str, Any]:
 
 
 def entry(plan: Plan, _: Dialect) -> tuple[str, ...]:
-    """Its program by its module; the folder joins Hydra's search path, where verl's own file is.
+    """The program's module, with the file's folder added to Hydra's search path.
 
     hydra-core 1.3.8 _internal/utils.py `_run_hydra`: --config-dir.
     """
@@ -201,7 +201,7 @@ def entry(plan: Plan, _: Dialect) -> tuple[str, ...]:
 
 
 def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
-    """Whole batches alone, of what all processes can have alike.
+    """Only whole batches are used, of the samples that divide over all processes.
 
     verl 0.8.0 to 0.9.1 trainer/sft_trainer.py `_build_dataloader`: drop_last of sampler and loader;
     0.8.0 trainer/ppo/ray_trainer.py, 0.9.0 to 0.9.1 trainer/ppo/v1/trainer_base.py: of prompts too.
@@ -236,4 +236,4 @@ TARGET: Final = Target(
     counting=counting,
     verify="tunec.targets.verl.verify",
 )
-"""What verl's trainers of given texts and of rewarded answers compose."""
+"""The target for verl's trainers of SFT and of rewards."""

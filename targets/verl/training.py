@@ -1,4 +1,4 @@
-"""Rows of the sections `data` and `trainer` of the trainer of given texts."""
+"""Rows of the sections `data` and `trainer` of the SFT trainer."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -59,7 +59,7 @@ DATA: Final = (
 
 
 def _write_length(plan: Plan) -> Mapping[str, Json]:
-    """Steps end a run; without epochs, as many as there are of these, each of which has one."""
+    """Write the length; a run in steps gets as many epochs, so that the steps end it."""
     epochs, steps = plan.schedule.epochs, plan.schedule.steps
     if epochs is None:
         return {"trainer.total_training_steps": steps, "trainer.total_epochs": steps}
@@ -89,7 +89,7 @@ def _read_saving(value: Json) -> Mapping[str, Any]:
 
 
 def read_evaluation(value: Json) -> Mapping[str, Any]:
-    """Every how many steps held-out data is asked; below 1 never."""
+    """The steps between evaluations; below 1 there are none."""
     if not isinstance(value, int):
         return {}
     return {"schedule.evaluation_steps": value if value > 0 else None}
@@ -113,7 +113,7 @@ def _read_trackers(value: Json) -> Mapping[str, Any]:
 
 
 def lasting(usual: int, source: str) -> tuple[Entry, ...]:
-    """The rows of a run's length; `usual` are the epochs of its own file."""
+    """The rows of a run's length; `usual` is the number of epochs in verl's own file."""
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
         return _read_length(found, usual)
@@ -140,7 +140,7 @@ def lasting(usual: int, source: str) -> tuple[Entry, ...]:
 
 
 def logging(usual: tuple[str, ...], source: str) -> tuple[Entry, ...]:
-    """The rows of what a run logs, and where; `usual` are the trackers of its own file."""
+    """The rows of logging; `usual` are the trackers in verl's own file."""
     return (
         fixed("schedule.log_steps", 1, source),
         same("trainer.default_local_dir", "runtime.output", source),

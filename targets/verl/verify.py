@@ -1,4 +1,4 @@
-"""How verl's programs are asked about their files, and how their answers are read."""
+"""How verl's programs are run on their files, and how their answers are read."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -34,12 +34,12 @@ TRAINER: Final = "verl sft_trainer"
 REWARDING: Final = "verl main_ppo"
 _BITS: Final = "bitsandbytes==0.50.2"
 _HYDRA: Final = "defaults"
-"""The key that Hydra itself takes: no trainer sees it."""
+"""The key that Hydra consumes, so that no trainer sees it."""
 Told = Iterator[tuple[str, str, Any, Any]]
 
 
 class _Reader(Struct, frozen=True):
-    """One of verl's programs: the verb that asks it, and where its file has what they share."""
+    """One of verl's programs: its verb, and the section with the shared settings."""
 
     program: str
     file: str
@@ -65,7 +65,7 @@ _OF_REWARDS: Final = _Reader(
 
 
 def where(case: Case) -> Where:
-    """The release, with what goes with it. Raises EnvironmentUnavailable for one that is read."""
+    """The environment of a release. Raises EnvironmentUnavailable for one that is only read."""
     if str(case.version) not in RELEASES:
         raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
     known = choose(PACKAGE, str(case.version))
@@ -148,7 +148,7 @@ def _optimizer(at: str, plan: Plan, made: Mapping[str, Any], rate: Mapping[str, 
 
 
 def _last(plan: Plan) -> float:
-    """The factor of the rate after the last step."""
+    """The factor of the learning rate after the last step."""
     least = dict(plan.schedule.arguments).get("min_lr_rate", 0.0)
     return round(float(least), 9) if plan.schedule.kind.startswith("cosine") else 1.0
 
@@ -173,7 +173,7 @@ def _engine(reader: _Reader, plan: Plan, told: Mapping[str, Any]) -> Told:
 
 
 def _lora(reader: _Reader, case: Case, answers: Answers) -> Mapping[str, Json] | None:
-    """What the engine hands to peft."""
+    """The adapter that the engine passes to peft."""
     answer = taken(answers, reader.program)
     adapter: Mapping[str, Json] | None = None if answer is None else answer["derived"]["adapter"]
     return adapter and {"peft_type": "LORA", **adapter, **in_order(case.plan, adapter)}
@@ -187,7 +187,7 @@ def _named(reader: _Reader, key: str) -> str:
 
 
 def _programs(reader: _Reader) -> tuple[Program, Program]:
-    """The program, and PEFT with the adapter that it is handed."""
+    """The program, and PEFT with the adapter that it gets."""
     ask, hear = partial(_ask, reader), partial(_hear, reader)
     lora, named = partial(_lora, reader), partial(_named, reader)
     return (

@@ -1,4 +1,4 @@
-"""ms-swift asked about itself.
+"""ms-swift's own programs.
 
 Runs inside an environment that holds one release of it, never in tunec's own process. Verbs:
 `schema`, `models`, `resolve`; see the functions.

@@ -1,4 +1,4 @@
-"""The names by which ms-swift knows models, and what it loads each with."""
+"""The names by which ms-swift knows models, and the loader of each."""
 
 import importlib
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ def models(_: Mapping[str, Any]) -> dict[str, str]:
     """Model type and template by the name of a repository, in this release.
 
     model/model_meta.py `get_matched_model_meta` compares the last part of a path, in lower case,
-    with those of the names that are registered; the first of equals holds.
+    with those of the registered names; of equal ones the first counts.
     """
     with quietly():
         mapping: Any = importlib.import_module("swift.model").MODEL_MAPPING

@@ -1,4 +1,4 @@
-"""ms-swift without its log, and without what it would fetch."""
+"""ms-swift without its log and its downloads."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Import and run with the log off and the hub not asked; what is left behind is undone."""
+    """Run without log and hub, and restore both."""
     around = {"LOG_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1", "MODELSCOPE_OFFLINE": "1"}
     before = logging.root.manager.disable
     with patch.dict(os.environ, around):

@@ -1,4 +1,4 @@
-"""What ms-swift's own parser makes of a file, before a model is loaded."""
+"""The arguments that ms-swift's own parser reads from a file, before a model is loaded."""
 
 import argparse
 import dataclasses
@@ -28,13 +28,13 @@ _FILE: Final = "ms-swift.yaml"
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The file as `swift sft` or `swift rlhf` goes on with it.
+    """The arguments of `swift sft` or `swift rlhf` after parsing.
 
-    In: `yaml`; `method` (sft or rlhf); `files` (texts of what it names, by path); `config`, the
-    model's config.json; `model_config` and `max_steps` for DeepSpeed's file; the declared machine.
-    Out: `version`; `refused` (None, or stage, type and message); `values` of all fields of its
-    class, with those of the Trainer's arguments that it makes; `sets`, how each data set's name is
-    understood; `derived` and `deepspeed` as the Trainer's arguments come to them.
+    In: `yaml`; `method` (sft or rlhf); `files` (the texts of the files it names, by path);
+    `config`, the model's config.json; `model_config` and `max_steps` for DeepSpeed's file; the
+    declared machine. Out: `version`; `refused` (None, or stage, type and message); `values` of all
+    fields of its class, and of the Trainer's arguments that it creates; `sets`, how each data set's
+    name is parsed; `derived` and `deepspeed`, as the Trainer's arguments resolve them.
     """
     answer: dict[str, Any] = {
         "version": version("ms-swift"),
@@ -57,7 +57,7 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _surroundings(question: Mapping[str, Any]) -> Iterator[None]:
-    """The declared machine, one process of a node, and a model that is not fetched."""
+    """The declared machine, one process of a node, and a model without a download."""
     device, world = declared(question), question.get("world_size", 1)
     with ExitStack() as stack:
         stack.enter_context(quietly())
@@ -75,12 +75,12 @@ def _surroundings(question: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _refuse(_: argparse.ArgumentParser, message: str) -> NoReturn:
-    """What argparse would print before it leaves."""
+    """Raise the message that argparse would print."""
     raise ValueError(message)
 
 
 def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
-    """Fill the answer as far as the program comes, then raise what stopped it."""
+    """Fill the answer as far as the program runs, then raise the error that stopped it."""
     arguments: Any = importlib.import_module("swift.arguments")
     kind = arguments.RLHFArguments if question["method"] == "rlhf" else arguments.SftArguments
     utils: Any = importlib.import_module("swift.utils")
@@ -98,9 +98,9 @@ def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
 
 
 def _flags() -> list[str]:
-    """The flags that the program makes of the file: cli/main.py, before it starts the processes.
+    """The flags that the program makes of the file before it starts processes: cli/main.py.
 
-    4.0 reads `--config FILE` (`prepare_config_args`), later releases a FILE that comes first.
+    4.0 reads `--config FILE` (`prepare_config_args`), later releases a FILE as the first word.
     """
     cli: Any = importlib.import_module("swift.cli.main")
     if hasattr(cli, "parse_yaml_args"):
@@ -113,13 +113,13 @@ def _flags() -> list[str]:
 
 
 def _placed(value: Any) -> Any:
-    """A path below the working directory as seen from there."""
+    """A path below the working directory, relative to it."""
     here = f"{Path.cwd()}{os.sep}"
     return value.removeprefix(here) if isinstance(value, str) else value
 
 
 def _sets(names: Any) -> Iterator[dict[str, Any]]:
-    """What a data set's name is taken apart to: dataset/dataset_syntax.py `DatasetSyntax`."""
+    """The parts of each data set's name: dataset/dataset_syntax.py `DatasetSyntax`."""
     syntax: Any = importlib.import_module("swift.dataset").DatasetSyntax
     for name in names:
         yield plain(vars(syntax.parse(name)))

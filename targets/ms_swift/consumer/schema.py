@@ -13,9 +13,9 @@ from tunec.targets.ms_swift.consumer.quiet import quietly
 def schema(_: Mapping[str, Any]) -> Schema:
     """The JSON Schema (draft 2020-12) of the file of `swift sft` and `swift rlhf`.
 
-    `x-classes` says which command takes a key: `SftArguments` both, `RLHFArguments` the second
-    alone. Keys become flags (cli/main.py `parse_yaml_args`), so that a list may be given by its
-    one member, and flags that are left over are refused (pipelines/base.py `_parse_args`).
+    `x-classes` tells which command accepts a key: `SftArguments` both, `RLHFArguments` only the
+    second. Keys become flags (cli/main.py `parse_yaml_args`), so that a list may be given by its
+    only member, and unknown flags are refused (pipelines/base.py `_parse_args`).
     """
     fields = list(_fields())
     return {
@@ -35,7 +35,7 @@ def schema(_: Mapping[str, Any]) -> Schema:
 
 
 def _fields() -> Iterator[tuple[str, str, Any, Any]]:
-    """Name, first class that has it, type and default of all that the parsers take."""
+    """The name, first class, type and default of every argument."""
     with quietly():
         arguments: Any = importlib.import_module("swift.arguments")
         kind = arguments.RLHFArguments
@@ -59,7 +59,7 @@ def _property(hint: Any, default: Any) -> Schema:
 
 
 def _or_one(found: Schema) -> Schema:
-    """A list, or the one member that a flag gives it."""
+    """A list, or its only member, as a flag gives it."""
     parts = found.get("anyOf", [found])
     items = [each["items"] for each in parts if each.get("type") == "array" and "items" in each]
     return {"anyOf": [*parts, *items]} if items else found

@@ -1,4 +1,4 @@
-"""Keys that ms-swift refuses together or passes over, and values that its flags cannot hold."""
+"""Keys that ms-swift refuses together or ignores, and values that flags cannot express."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -242,7 +242,7 @@ BITS_WITHOUT_METHOD: Final = rows(
     unless="declared",
 )
 def empty_key(run: LintContext) -> Iterator[Finding]:
-    """A key whose value becomes the word None, or no word at all."""
+    """A key whose value becomes the text None, or no text."""
     for document in run.of("ms-swift"):
         if not document.is_view and document.format != "shell":
             yield from _empty(document)
@@ -272,8 +272,8 @@ def _finding(place: Place, text: str, label: str) -> Finding:
 def flag_of_no_release(run: LintContext) -> Iterator[Finding]:
     """A key of `swift sft`, `pt` or `rlhf` that no known release has.
 
-    ms-swift 4.0.4 to 4.6.0 arguments/base_args: `parse_args` raises over what is left, unless
-    ignore_args_error is set. An unambiguous beginning of a flag stands for it (argparse).
+    ms-swift 4.0.4 to 4.6.0 arguments/base_args: `parse_args` raises for unknown flags, unless
+    ignore_args_error is set. argparse accepts an unambiguous prefix of a flag.
     """
     for document in run.of("ms-swift"):
         ever = _ever(document)
@@ -293,7 +293,7 @@ def flag_of_no_release(run: LintContext) -> Iterator[Finding]:
 
 _KNOWN: Final = "ms-swift>=4.0"
 _OF_CLI: Final = frozenset({"config"})
-"""What the command takes before its classes are asked: ms-swift 4.0.4 cli/main.py."""
+"""Arguments of the command itself: ms-swift 4.0.4 cli/main.py."""
 
 
 def _ever(document: Document) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""How many processes `swift rlhf` is started as."""
+"""The number of processes of `swift rlhf`."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -20,7 +20,7 @@ _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
     reads=keys("ms-swift", "use_vllm"),
 )
 def engine_beside_a_spread_model(run: LintContext) -> Iterator[Finding]:
-    """One process sees several devices, spreads the model over them, and vLLM is asked for."""
+    """One process spreads the model over several devices, and vLLM is requested."""
     uses, method = run.said("ms-swift", "use_vllm"), run.said("ms-swift", "rlhf_type")
     if uses is None or uses.value is not True or method is None:
         return
@@ -52,7 +52,7 @@ _BATCH: Final = "per_device_train_batch_size"
     reads=keys("ms-swift", _GROUP),
 )
 def answers_not_in_whole_groups(run: LintContext) -> Iterator[Finding]:
-    """The answers that are written at a time are not whole groups.
+    """The generation batch does not consist of whole groups.
 
     ms-swift 4.6.0 rlhf_trainers/args_mixin.py `_init_generation_batch_params`.
     """

@@ -1,4 +1,4 @@
-"""verl's programs up to their classes: the whole is checked, and each section is made."""
+"""verl's programs up to their classes: the whole is checked, and each section is instantiated."""
 
 import importlib
 import json
@@ -49,7 +49,7 @@ def _checked(name: str) -> None:
 
 
 def _made(section: Any) -> None:
-    """The optimizer of one parameter, where its class is one of torch's."""
+    """Instantiate a section; if it is an optimizer of torch, also with one parameter."""
     utils: Any = importlib.import_module("verl.utils.config")
     optimizers: Any = importlib.import_module("verl.workers.config.optimizer")
     torch: Any = importlib.import_module("torch")
@@ -59,7 +59,7 @@ def _made(section: Any) -> None:
 
 
 def _sections(config: Any) -> Iterator[Any]:
-    """Sections that have a class, those that hold others first: a trainer makes them so."""
+    """Sections with a class, nested ones included, which a trainer instantiates."""
     omegaconf: Any = importlib.import_module("omegaconf")
     for key in config:
         held = config._get_node(key)  # noqa: SLF001
@@ -71,7 +71,7 @@ def _sections(config: Any) -> Iterator[Any]:
 
 
 _BY_WORKERS: Final = ("ref", "reward", "profiler", "global_profiler", "skip")
-"""Sections that workers take apart, or that say nothing of training."""
+"""Sections that workers read, or that do not concern training."""
 
 
 def _is_used(key: str, held: Any) -> bool:

@@ -1,4 +1,4 @@
-"""verl's programs without what only its workers use."""
+"""verl's programs without the packages that only its workers use."""
 
 import importlib.abc
 import importlib.machinery
@@ -22,11 +22,11 @@ _ABSENT: Final[Mapping[str, str]] = {
     "transfer_queue": "trainer/ppo/v1 hands on answers with it",
     "nvtx": "utils/profiler marks ranges with it",
 }
-"""Packages stood in for, and what they are for (verl 0.8.0 to 0.9.1)."""
+"""Packages that are replaced by stubs, and their purpose (verl 0.8.0 to 0.9.1)."""
 
 
 class _Absent(types.ModuleType):
-    """A module of which every public name is something that can be called and decorates."""
+    """A module whose every public name can be called and used as a decorator."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -40,7 +40,7 @@ class _Absent(types.ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds modules that are absent, last on `sys.meta_path`: an installed one comes first."""
+    """Finds absent modules, last on `sys.meta_path`, so that installed ones come first."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -59,7 +59,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextmanager
 def importable() -> Iterator[None]:
-    """Let verl be imported, its log off and no hub asked; Hydra raises what it would show."""
+    """Make verl importable, without its log and the hub; Hydra raises its errors."""
     around = {"HYDRA_FULL_ERROR": "1", "HF_HUB_OFFLINE": "1", "VERL_LOGGING_LEVEL": "ERROR"}
     finder, before = _Finder(), logging.root.manager.disable
     sys.meta_path.append(finder)

@@ -1,4 +1,4 @@
-"""What verl's trainer of given texts makes of its file, before a model is loaded."""
+"""The settings that verl's SFT trainer reads from its file, before a model is loaded."""
 
 import importlib
 import json
@@ -21,21 +21,21 @@ from tunec.targets.verl.consumer.programs import importable
 MODEL: Final = "model-of-the-plan"
 FOLDER: Final = "verl"
 _SECTIONS: Final = ("model", "engine", "optim", "checkpoint")
-"""The sections of which the trainer makes its classes: `_build_config`."""
+"""The sections that the trainer instantiates: `_build_config`."""
 _PLAIN: Final = ("data", "trainer")
-"""The sections without a class, of which the trainer reads by name what it looks for."""
+"""The sections without a class, whose keys the trainer reads by name."""
 _LOADED: Final = ("hf_config", "generation_config", "tokenizer", "processor")
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The file as the trainer goes on with it.
+    """The file as the trainer uses it.
 
     In: `yaml`, and the `name` under which Hydra finds it; `config`, the model's config.json;
-    `samples` of the training data (None: unknown); `world_size`, the processes.
-    Out: `version`; `refused` (None, or stage, type and message); `values` of all sections, by the
-    trainer's own classes where it makes them; `unread`, keys that its own file lacks of sections
-    without a class; `derived`, what its own functions make of these: the
-    steps, the micro batches, the optimizer, its rate, what is sharded, the adapter.
+    `samples` of the training data (None: unknown); `world_size`, the processes. Out: `version`;
+    `refused` (None, or stage, type and message); `values` of all sections, from the trainer's own
+    classes if they have one; `unread`, keys of sections without a class that verl's own file lacks;
+    `derived`, the results of verl's functions: the steps, the micro batches, the optimizer, its
+    rate, the sharding, the adapter.
     """
     answer: dict[str, Any] = {
         "version": version("verl"),
@@ -57,12 +57,12 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def whole(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration of a model, of which verl asks for one architecture."""
+    """A model config with an architecture, which verl requires."""
     return {"architectures": ["LlamaForCausalLM"], **config}
 
 
 def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
-    """Fill the answer as far as the program comes, then raise what stopped it."""
+    """Fill the answer as far as the program runs, then raise the error that stopped it."""
     program: Any = importlib.import_module("verl.trainer.sft_trainer")
     with stage("compose"):
         config = composed(program, question["name"])
@@ -87,7 +87,7 @@ def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
 
 
 def composed(program: Any, name: str = "") -> Any:
-    """What the program's own entry hands to its trainer; without a name its own file."""
+    """The config that the program's entry passes to its trainer; by default that of verl's file."""
     found: list[Any] = []
     named = ["--config-dir", FOLDER, "--config-name", name] if name else []
     words = [program.__file__, *named]
@@ -98,7 +98,7 @@ def composed(program: Any, name: str = "") -> Any:
 
 @contextmanager
 def unloaded() -> Iterator[None]:
-    """A model that is not fetched, without tokenizer."""
+    """Replace the download of the model and its tokenizer."""
     module: Any = importlib.import_module("verl.workers.config.model")
     there = str(Path(MODEL).absolute())
     with ExitStack() as stack:
@@ -126,7 +126,7 @@ def _derived(trainer: Any, question: Mapping[str, Any]) -> Iterator[tuple[str, A
 
 
 def _steps(trainer: Any, samples: int | None, width: int) -> Iterator[tuple[str, Any]]:
-    """How often the loader deals, and what the trainer makes of that."""
+    """The steps of the run and of an epoch, as the trainer computes them from its loader."""
     trainer.engine = SimpleNamespace(
         get_data_parallel_rank=lambda: 0, get_data_parallel_size=lambda: width
     )
@@ -142,13 +142,13 @@ def _steps(trainer: Any, samples: int | None, width: int) -> Iterator[tuple[str,
 
 
 def _micro_batches(trainer: Any, width: int) -> int | None:
-    """How many micro batches a process makes of its share of a batch; None: tokens decide it."""
+    """The micro batches of a process's share of a batch; None: tokens decide it."""
     data = trainer.config.data
     return None if data.use_dynamic_bsz else micro_batches(data, data.train_batch_size // width)
 
 
 def micro_batches(said: Any, share: int) -> int:
-    """How many the engine makes of so many samples, by a section with its numbers."""
+    """The micro batches that the engine makes of `share` samples, by a section's numbers."""
     tensors: Any = importlib.import_module("verl.utils.tensordict_utils")
     engines: Any = importlib.import_module("verl.workers.engine.utils")
     names = ("use_dynamic_bsz", "micro_batch_size_per_gpu", "max_token_len_per_gpu")
@@ -160,7 +160,7 @@ def micro_batches(said: Any, share: int) -> int:
 
 
 def optimizer(trainer: Any) -> Iterator[tuple[str, Any]]:
-    """The optimizer of one parameter, and the factors of its rate."""
+    """The optimizer of one parameter, and the factors of its learning rate."""
     optimizers: Any = importlib.import_module("verl.workers.config.optimizer")
     engine: Any = importlib.import_module("verl.workers.engine.fsdp.transformer_impl").FSDPEngine
     config = trainer.optimizer_config
@@ -174,7 +174,7 @@ def optimizer(trainer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def sharding(config: Any, world: int) -> Iterator[tuple[str, Any]]:
-    """The mesh of all processes, torch's name for what is split over it, and the dtypes."""
+    """The mesh of all processes, torch's name of the sharding over it, and the dtypes."""
     module: Any = importlib.import_module("verl.workers.engine.fsdp.utils")
     dtypes: Any = importlib.import_module("verl.utils.torch_dtypes").PrecisionType
 
@@ -191,7 +191,7 @@ def sharding(config: Any, world: int) -> Iterator[tuple[str, Any]]:
 
 
 def adapter(trainer: Any) -> dict[str, Any] | None:
-    """The arguments of peft's LoraConfig, as the engine makes one."""
+    """The arguments of peft's LoraConfig, as the engine creates it."""
     if trainer.model_config.lora_rank <= 0:
         return None
     module: Any = importlib.import_module("verl.workers.engine.fsdp.transformer_impl")

@@ -1,4 +1,4 @@
-"""What verl's `main_ppo` makes of its file, before Ray starts a worker."""
+"""The settings that verl's `main_ppo` reads from its file, before Ray starts a worker."""
 
 import importlib
 import io
@@ -30,20 +30,20 @@ from tunec.targets.verl.consumer.resolve import (
 _PLAIN: Final = ("data", "trainer")
 """The sections without a class."""
 _CLASSES: Final = ("actor_rollout_ref.rollout", "algorithm")
-"""Sections that are made into classes besides the actor's, which comes with its engine."""
+"""Sections that are instantiated besides the actor's, which comes with its engine."""
 _RANKS: Final = "verl.workers.rollout.vllm_rollout"
-"""What asks vLLM which ranks of adapters it takes: vLLM is not here."""
+"""The module that reads vLLM's list of adapter ranks; vLLM is not installed here."""
 
 
 def resolve_rewarded(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The file as the program goes on with it.
+    """The file as the program uses it.
 
     In: `yaml`, and the `name` under which Hydra finds it; `config`, the model's config.json;
-    `samples` of the training data (None: unknown); `world_size`, the devices.
-    Out: `version`; `refused` (None, or stage, type and message); `values` of all sections;
-    `unread`, keys that its own file lacks of sections without a class; `derived`, what its own
-    functions make of these: whether there is a critic and a reference, the steps, the micro
-    batches, the optimizer, its rate, what is sharded, the adapter.
+    `samples` of the training data (None: unknown); `world_size`, the devices. Out: `version`;
+    `refused` (None, or stage, type and message); `values` of all sections; `unread`, keys of
+    sections without a class that verl's own file lacks; `derived`, the results of verl's functions:
+    whether there is a critic and a reference, the steps, the micro batches, the optimizer, its
+    rate, the sharding, the adapter.
     """
     answer: dict[str, Any] = {
         "version": version("verl"),
@@ -65,7 +65,7 @@ def resolve_rewarded(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
-    """Fill the answer as far as the program comes, then raise what stopped it."""
+    """Fill the answer as far as the program runs, then raise the error that stopped it."""
     program: Any = importlib.import_module("verl.trainer.main_ppo")
     omegaconf: Any = importlib.import_module("omegaconf").OmegaConf
     with taking_any_rank():
@@ -83,7 +83,7 @@ def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
 
 
 def composed(program: Any, name: str) -> Any:
-    """What the program's own entry hands on to Ray."""
+    """The config that the program's entry passes on to Ray."""
     found: list[Any] = []
     words = [program.__file__, "--config-dir", FOLDER, "--config-name", name]
 
@@ -96,21 +96,21 @@ def composed(program: Any, name: str) -> Any:
 
 
 def _own() -> Any:
-    """verl's own file alone."""
+    """The config of verl's own file."""
     hydra: Any = importlib.import_module("hydra")
     with hydra.initialize_config_module("verl.trainer.config", version_base=None):
         return hydra.compose("ppo_trainer")
 
 
 def taking_any_rank() -> Any:
-    """vLLM's own list of the ranks of adapters, which is not here: each is taken."""
+    """Replace vLLM's list of adapter ranks, so that every rank is accepted."""
     package, module = types.ModuleType(_RANKS), types.ModuleType(f"{_RANKS}.utils")
     module.__dict__["get_vllm_max_lora_rank"] = int
     return patch.dict(sys.modules, {_RANKS: package, f"{_RANKS}.utils": module})
 
 
 def validated(config: Any) -> Iterator[tuple[str, Any]]:
-    """The program's own checks of the whole, and the classes of its sections."""
+    """Run the program's own checks, instantiate its sections, and report critic and reference."""
     utils: Any = importlib.import_module("verl.trainer.ppo.utils")
     checks: Any = importlib.import_module("verl.utils.config")
     reference, critic = utils.need_reference_policy(config), utils.need_critic(config)
@@ -151,7 +151,7 @@ def _derived(config: Any, question: Mapping[str, Any]) -> Iterator[tuple[str, An
 
 
 def _dealing(config: Any, samples: int | None) -> Any:
-    """The trainer with the loaders of so many prompts, which sets the optimizer's steps."""
+    """The trainer with loaders of `samples` prompts, which set the optimizer's steps."""
     prompts = range(samples or config.data.train_batch_size)
     if tuple(map(int, version("verl").split(".")[:2])) < (0, 9):
         module: Any = importlib.import_module("verl.trainer.ppo.ray_trainer")

@@ -1,4 +1,4 @@
-"""The JSON Schemas of what is laid over verl's own files: for given texts, and for rewards."""
+"""The JSON Schemas of the files that are composed over verl's own, for SFT and for rewards."""
 
 import dataclasses
 import importlib
@@ -13,7 +13,7 @@ from tunec.targets.verl.consumer.programs import importable
 
 _BASE: Final = "sft_trainer_engine"
 _MISSING: Final = "???"
-"""OmegaConf's word for a value that somebody has to give."""
+"""OmegaConf's mark for a value that the user must give."""
 _TARGET: Final = "_target_"
 _OPEN: Final[Schema] = {"type": "object"}
 _OPEN_SECTION: Final[Schema] = {"additionalProperties": True}
@@ -26,11 +26,10 @@ _WIDER: Final[Mapping[str, Schema]] = {
     "save_freq": {"type": ["integer", "string"]},
     "test_freq": {"type": ["integer", "string"]},
 }
-"""Keys of no class beside whose default the program reads another type.
+"""Keys without a class for which the program also accepts another type than the default's.
 
 verl 0.8.0 to 0.9.1 trainer/sft_trainer.py `_init_engine`, utils/tracking.py `Tracking`,
-utils/dataset/multiturn_sft_dataset.py `MultiTurnSFTDataset`, rl_dataset.py `RLHFDataset`.
-"""
+utils/dataset/multiturn_sft_dataset.py `MultiTurnSFTDataset`, rl_dataset.py `RLHFDataset`."""
 _TRAINER: Final[Mapping[str, Schema]] = {
     "wandb_proxy": {"type": ["null", "string"], "default": None},
     "rl_insight": {"type": ["null", "object"], "default": None},
@@ -56,7 +55,7 @@ _ALSO_READ: Final[Mapping[str, Mapping[str, Mapping[str, Schema]]]] = {
         "trainer": _TRAINER,
     },
 }
-"""Keys that its own file lacks, and that are asked for: verl 0.8.0 to 0.9.1 utils/dataset/
+"""Keys that the program reads and its own file lacks: verl 0.8.0 to 0.9.1 utils/dataset/
 multiturn_sft_dataset.py `MultiTurnSFTDataset.__init__`, rl_dataset.py `RLHFDataset.__init__`,
 utils/tracking.py `Tracking`."""
 _OPEN_KEYS: Final = frozenset({"custom_reward_function"})
@@ -65,11 +64,11 @@ _HYDRA: Final[Mapping[str, Schema]] = {"defaults": {"type": "array"}, "hydra": _
 
 
 def schema(question: Mapping[str, Any]) -> Schema:
-    """The JSON Schema (draft 2020-12) of what is laid over verl's own file, in this release.
+    """The JSON Schema (draft 2020-12) of a file composed over verl's own, in this release.
 
-    `base` names that file, `sft_trainer_engine` or `ppo_trainer`.
-    A section with a class refuses what the class has no field for, as Hydra makes one of it;
-    `x-unknown` of others says that nothing reads a further key.
+    `base` names verl's file, `sft_trainer_engine` or `ppo_trainer`. A section with a class refuses
+    keys that are no field of the class, as Hydra instantiates it; in others `x-unknown` states that
+    further keys are ignored.
     """
     base = question.get("base", _BASE)
     with importable():
@@ -91,7 +90,7 @@ def schema(question: Mapping[str, Any]) -> Schema:
 
 
 def _section(found: Mapping[str, Any]) -> Schema:
-    """A section by its keys, and by the fields of its class where it has one."""
+    """The schema of a section by its keys, and by the fields of its class if it has one."""
     properties = {key: _key(value, key) for key, value in found.items() if key != _TARGET}
     kind = found.get(_TARGET)
     if kind is None:
@@ -115,7 +114,7 @@ def _closed(unknown: str, properties: Schema) -> Schema:
 
 
 def _fields(kind: str) -> Iterator[tuple[str, Any, Schema]]:
-    """Name, type and default of each field of a class by its dotted name."""
+    """The name, type and default of each field of a class, given by its dotted name."""
     module, _, name = kind.rpartition(".")
     cls: Any = getattr(importlib.import_module(module), name)
     hints = annotations_of(cls)
@@ -143,7 +142,7 @@ def _defaults(value: Any) -> Schema:
 
 
 def _key(value: Any, name: str) -> Schema:
-    """A key by its default: a null says nothing of the type, and an empty mapping is open."""
+    """The schema of a key by its default: null allows any type, and an empty mapping any key."""
     if isinstance(value, Mapping):
         if not value:
             return {**_OPEN, "default": {}}

@@ -1,4 +1,4 @@
-"""Numbers of prompts that verl compares."""
+"""Numbers of prompts and samples that verl compares."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -104,7 +104,7 @@ def _number(place: Place | None) -> int:
     reads=keys("verl", _TOKENS),
 )
 def sample_above_the_tokens_of_a_device(run: LintContext) -> Iterator[Finding]:
-    """The longest sample has more tokens than a device takes at a time."""
+    """The longest sample has more tokens than a device processes at a time."""
     most, by_tokens = run.said("verl", _TOKENS), run.said("verl", _BY_TOKENS)
     prompt, response = (run.said("verl", key) for key in _LENGTHS)
     if most is None or by_tokens is None or by_tokens.value is not True:

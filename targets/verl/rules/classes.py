@@ -1,4 +1,4 @@
-"""Words and numbers that the classes of verl's sections refuse when they are made."""
+"""Values that the classes of verl's sections refuse when they are instantiated."""
 
 from typing import Final
 
@@ -11,12 +11,12 @@ _HOLDERS: Final = (_ACTOR, "actor_rollout_ref.ref", "critic")
 
 
 def _in_each(engine: str, key: str) -> str:
-    """A key of an engine's section, of each model of a run with rewards."""
+    """A key of an engine's section, for each model of a run with rewards."""
     return "|".join(f"{holder}.{engine}.{key}" for holder in _HOLDERS)
 
 
 def _in_any(engine: str, key: str) -> str:
-    """A key of an engine's section, of such a run or of a run on given texts."""
+    """A key of an engine's section, for a run with rewards or an SFT run."""
     return f"engine.{key}|{_in_each(engine, key)}"
 
 
@@ -26,7 +26,7 @@ def _of_rates(key: str) -> str:
 
 
 def _words(keys: str, words: str, *, beside: str = "", why: str = "", since: str = "") -> Row:
-    """A key with a word that is none of those that are taken."""
+    """A key whose value is not one of the accepted words."""
     listed = words.split("|")
     named = f"{', '.join(listed[:-1])} or {listed[-1]}" if listed[1:] else listed[0]
     also = f" & {beside}" if beside else ""

@@ -1,4 +1,4 @@
-"""Keys of rewards that verl moved, and no longer reads where they were."""
+"""Keys of rewards that verl moved, and no longer reads at their old place."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -31,7 +31,7 @@ _ROWS: Final = tuple(
 
 @rule("reward-under-its-former-name", "error", "silent", consumers=("verl",), reads=reads_of(_ROWS))
 def reward_under_its_former_name(run: LintContext) -> Iterator[Finding]:
-    """A reward is named where verl no longer looks: its own is computed instead."""
+    """A reward is configured at an old place, and verl computes its own instead."""
     is_known = run.runs(_SINCE) is True and run.release("verl").is_named
     for each in found(_ROWS, run):
         yield each if is_known else replace(each, severity="note")

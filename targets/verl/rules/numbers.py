@@ -1,4 +1,4 @@
-"""Numbers that verl compares before it trains: what divides, what is at least another."""
+"""Numbers that verl compares before training: divisors and minima."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -17,20 +17,20 @@ _LOSS: Final = "distillation.distillation_loss"
 
 
 class _Sum(Struct, frozen=True):
-    """Keys whose numbers are compared, and what verl takes for those that no file gives."""
+    """Keys whose numbers are compared, and verl's defaults."""
 
     keys: tuple[str, ...]
     usual: tuple[int | None, ...]
-    """None: the key has to be written."""
+    """The defaults; None: the key is required."""
     is_refused: Callable[..., bool]
     message: str
     help: str
     unless: tuple[str, ...] = ()
-    """Switches with which verl does not compare them."""
+    """Switches that turn the comparison off."""
     only: tuple[str, Any] | None = None
-    """A key, and the value that it has to hold."""
+    """A key and the value that turns the comparison on."""
     but: tuple[str, Any] | None = None
-    """A key, and the value with which verl does not compare them."""
+    """A key and the value that turns the comparison off."""
 
 
 def _does_not_divide(whole: int, part: int) -> bool:
@@ -158,7 +158,7 @@ def _product(widths: tuple[Any, ...]) -> int:
     reads=keys("verl", *dict.fromkeys(key for each in _SUMS for key in each.keys)),
 )
 def number_refused_by_verl(run: LintContext) -> Iterator[Finding]:
-    """Numbers that do not go with each other."""
+    """Numbers that contradict each other."""
     for each in _SUMS:
         places = [run.said("verl", key) for key in each.keys]
         values = [_number(place, usual) for place, usual in zip(places, each.usual, strict=True)]
@@ -178,7 +178,7 @@ def _number(place: Place | None, usual: int | None) -> int | None:
 
 
 def _is_compared(run: LintContext, each: _Sum) -> bool:
-    """Whether verl comes to it, as far as the files say."""
+    """Whether verl makes the comparison, as far as the files show."""
     if run.hides("verl", *each.keys, *each.unless):
         return False
     switches = (run.said("verl", key) for key in each.unless)
@@ -201,7 +201,7 @@ def _holds(run: LintContext, key: str, value: Any) -> bool:
     reads=keys("verl", "distillation.enabled", "distillation.teacher_models"),
 )
 def teacher_refused_by_verl(run: LintContext) -> Iterator[Finding]:
-    """A teacher without a model, or one of several that has no key of its own."""
+    """A teacher has no model, or one of several has no key of its own."""
     for document in run.of("verl"):
         enabled = document.get("distillation.enabled")
         if enabled is None or enabled.value is not True:
@@ -231,7 +231,7 @@ def teacher_refused_by_verl(run: LintContext) -> Iterator[Finding]:
 
 
 def _pool(document: Document, enabled: Place, others: Mapping[str, Any]) -> Iterator[Finding]:
-    """Devices of several teachers, which have to be those of their pool."""
+    """The devices of several teachers must add up to those of their pool."""
     nodes, each = document.get(_POOL[1]), document.value(_POOL[0], 8)
     counts = [_devices_of(held) for held in others.values() if isinstance(held, dict)]
     if nodes is None or not counts or not is_whole(nodes.value) or not is_whole(each):
@@ -247,7 +247,7 @@ def _pool(document: Document, enabled: Place, others: Mapping[str, Any]) -> Iter
 
 
 def _devices_of(teacher: Mapping[str, Any]) -> int | None:
-    """The devices of a teacher; None where its numbers are none."""
+    """The devices of a teacher; None if a number is missing."""
     engine = teacher.get("inference")
     held = engine if isinstance(engine, dict) else {}
     widths = [held.get(f"{name}_parallel_size", usual) for name, usual in _WIDTHS]

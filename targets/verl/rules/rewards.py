@@ -1,4 +1,4 @@
-"""Settings of `main_ppo` that its checks refuse, and some that nothing reads."""
+"""Settings of `main_ppo` that its checks refuse, and some that have no effect."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ _WORDS: Final = (
 
 
 def _both(section: str, name: str) -> Row:
-    """The number of a batch on all devices beside that of each, which took its place."""
+    """The batch size over all devices is set beside the one of each device, which replaced it."""
     return Row(
         f"verl:{section}.{name} & {section}.{name}_per_gpu & {_BY_TOKENS}",
         "{0.key} cannot be combined with {1.key}",
@@ -29,7 +29,7 @@ def _both(section: str, name: str) -> Row:
 
 
 def _missing(section: str, name: str, *beside: str) -> Row:
-    """No number of samples that are taken at once; another file or word may still give it."""
+    """The micro batch size is missing; another file may still set it."""
     return Row(
         " & ".join(
             (

@@ -9,7 +9,7 @@ _REFUSED: Final = "{0.path} {0.value} is refused"
 
 
 def _word(key: str, words: str, help: str, why: str = "", until: str = "") -> Row:
-    """A key with a word that is none of those that are taken."""
+    """A key whose value is not one of the accepted words."""
     return Row(f"verl:{key}!={words}", _REFUSED, "not taken", why, help, since=until)
 
 
