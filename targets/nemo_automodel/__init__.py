@@ -1,1 +1,1 @@
-"""NeMo AutoModel's YAML: what its recipe for finetuning text models reads."""
+"""NeMo AutoModel: the YAML of its recipe for finetuning text models."""

@@ -1,4 +1,4 @@
-"""Rows of data: two of its data sets are written, and what the others hold is named."""
+"""Rows of data: two of its data set classes are written, the others are only named."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -22,7 +22,7 @@ _TRAIN, _HELD_OUT = "dataset", "validation_dataset"
 _PATH, _SPLIT, _CONFIG = "path_or_dataset_id", "split", "name"
 _HERE: Final = "./"
 _IDS: Final = (_PATH, "path_or_dataset", "dataset_name")
-"""What its data sets call where their data lies."""
+"""Arguments of its data set classes for the location of their data."""
 _LENGTH: Final = "dataset.seq_length"
 
 
@@ -69,7 +69,7 @@ def _write_held_out(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_held_out(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """What is evaluated on; of data that are trained on, the part `test` goes without saying."""
+    """The evaluation data; of the training data `test` is the default part."""
     if not any(key.startswith(_HELD_OUT) for key in found):
         return {"data.evaluation": None}
     trained = _named(_TRAIN, found)
@@ -105,7 +105,7 @@ def _write_format(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_format(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Two columns that are called as in TRL's data; else chats, or what `foreign` names."""
+    """The format: columns named as in TRL's data, or chats; `foreign` names the rest."""
     kind = str(found.get(f"{_TRAIN}._target_", ""))
     if not kind.endswith(".ColumnMappedTextInstructionDataset"):
         return {"data.format": None}
@@ -115,7 +115,7 @@ def _read_format(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """Data sets that only its own functions make texts of."""
+    """Data sets whose texts only its own functions make."""
     for section in (_TRAIN, _HELD_OUT):
         key = f"{section}._target_"
         kind = str(found.get(key, "")).rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Rows of the section `distributed`: what FSDP 2 shards, and which layers recompute."""
+"""Rows of the section `distributed`: FSDP 2's sharding, and recomputed layers."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,7 +21,7 @@ _STRATEGIES: Final = {"fsdp2": "fsdp", "ddp": "ddp"}
 
 
 def _read_sharding(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Shards that are copied between groups of ranks are no slot's value under FSDP 2."""
+    """The sharding; replicas of shards have no slot value under FSDP 2."""
     copies = found.get(_COPIES)
     if isinstance(copies, int) and copies > 1:
         return {}
@@ -41,7 +41,7 @@ ALWAYS_SO: Final[Mapping[str, Any]] = {
     "fsdp.efficient_loading": True,
     "fsdp.checkpointing": False,
 }
-"""What it does under FSDP, or is made to do: parameters stay on the devices."""
+"""Its settings under FSDP, default or written: parameters stay on the devices."""
 _SOURCES: Final = {
     "fsdp.version": _MESH,
     "fsdp.wrap": f"{_UNITS}: each module of a list",

@@ -1,4 +1,4 @@
-"""NeMo AutoModel's keys without a slot: what other trainers do instead of each."""
+"""NeMo AutoModel's keys without a slot: what other trainers do instead."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ _NOTHING: Final = (None, False, "", "none")
 
 
 def _other(key: str, instead: str, *same: Any) -> Moved:
-    """A key without which another trainer does so; `same` are values that change nothing."""
+    """A key that other trainers lack, and what they do instead; values `same` change nothing."""
     return gone(key, _RECIPE, instead, changes_nothing=one_of(*same) if same else never)
 
 

@@ -1,4 +1,4 @@
-"""Rows of the sections `model`, `peft` and `quantization`, and of what they are computed in."""
+"""Rows of the sections `model`, `peft` and `quantization`, and of dtypes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _WORDS: Final = {word: name for name, word in _DTYPES.items()} | {name: name for
 
 
 def _dtype(word: Json) -> str | None:
-    """A dtype by its word, with torch's name in front or without."""
+    """A dtype by its name, with or without torch's prefix."""
     return _WORDS.get(str(word).removeprefix("torch."))
 
 
@@ -36,7 +36,7 @@ _POLICIES: Final[Mapping[str, Json]] = {
     f"{_CASTS}.reduce_dtype": "float32",
     f"{_CASTS}.cast_forward_inputs": False,
 }
-"""Before 0.7 every unit gives fp32 where this is not said."""
+"""The mixed precision policy; before 0.7 the default returns fp32 from every unit."""
 
 
 def _alone(plan: Plan) -> bool:
@@ -111,11 +111,11 @@ _USUAL: Final = r".*_proj"
 
 _ANYWHERE: Final = "*."
 _TOPMOST: Final = "lm_head"
-"""What is matched by its whole path, which is its name."""
+"""The layer that is matched by its full path, which is its name."""
 
 
 def _pattern(names: Sequence[str]) -> Any:
-    """Names of layers, or, where one is another pattern, one expression over whole paths."""
+    """Names of layers, or one expression over full paths if one is another pattern."""
     plain = [name.removeprefix(_ANYWHERE) for name in names]
     if not any("*" in name for name in plain):
         return tuple(plain)
@@ -124,7 +124,7 @@ def _pattern(names: Sequence[str]) -> Any:
 
 
 def wildcard_of(targets: str) -> str | None:
-    """The wildcard that says an expression: names that end alike; of others there is none."""
+    """The wildcard equivalent to an expression for a suffix; None for other expressions."""
     found = re.fullmatch(r"\.\*(\w+)", targets)
     return f"*{found[1]}" if found else None
 
@@ -137,7 +137,7 @@ def _write_targets(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Patterns; a name by itself is a whole path, which no layer but the topmost has."""
+    """Patterns; a plain name is a full path, which only the head's is."""
     said = found[_TARGETS]
     names = [said] if isinstance(said, str) else [str(each) for each in said or ()]
     if any("*" not in name and name != _TOPMOST for name in names):

@@ -1,4 +1,4 @@
-"""The releases of NeMo AutoModel that rows were read from, and what each pins."""
+"""The releases of NeMo AutoModel that rows were read from, and the packages that each pins."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,16 +17,16 @@ _BROUGHT: Final = (
     ("0.6", {"transformers": "5.12.1", "peft": "0.19.1"}),
     ("0.7", {"transformers": "5.18.0", "peft": "0.20.0"}),
 )
-"""`Requires-Dist` of the wheels pins transformers; adapters are its own, and of peft it writes the
-form of checkpoints alone."""
+"""`Requires-Dist` of the wheels pins transformers; adapters are its own, and it only writes peft's
+checkpoint format."""
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:
-    """The releases that one of it takes, by package."""
+    """The ranges that a release accepts, by package."""
     return {"transformers": Releases(f"=={brought(version)['transformers']}")}
 
 
 def brought(version: Version) -> Mapping[str, str]:
-    """The releases that go with one of it, by package."""
+    """The releases that are used beside a release, by package."""
     held = [found for since, found in _BROUGHT if version >= Version(since)]
     return held[-1] if held else _BROUGHT[0][1]

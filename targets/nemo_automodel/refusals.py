@@ -1,4 +1,4 @@
-"""What NeMo AutoModel does not run, or runs otherwise than planned."""
+"""Plans that NeMo AutoModel does not run, or runs differently."""
 
 from typing import Final
 

@@ -97,11 +97,11 @@ _REQUIRES: Final[Mapping[str, Any]] = {
     "precision.tf32": False,
 }
 _WARMUP: Final = 10
-"""Steps of rising rate where neither the spec nor the length of a run gives their number."""
+"""The warmup steps, if neither the spec nor the length of a run determines them."""
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """FSDP 2 of several devices; torchrun; its warm-up in steps."""
+    """Pin FSDP 2 on several devices, torchrun, and a warmup in steps."""
     starts = {} if spec.launcher else {"launch.launcher": "torchrun"}
     is_open = spec.train.steps is None and spec.data.samples is None
     rises = is_open and "warmup" not in spec.train.model_fields_set
@@ -130,7 +130,7 @@ def _check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
 
 
 def _unfollowed(plan: Plan) -> Iterator[Diagnostic]:
-    """What its own parts do to memory that the account does not follow."""
+    """Warns of memory that the account does not model, in its adapters and recomputation."""
     adapts = (
         "its adapters keep less than PEFT's, of which the account is (components/_peft/lora.py: "
         "use_memory_efficient_lora)"
@@ -154,12 +154,12 @@ def _unfollowed(plan: Plan) -> Iterator[Diagnostic]:
 
 
 def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
-    """Its recipe by its module, as torchrun starts it."""
+    """The module of its recipe, which torchrun starts."""
     return ("nemo_automodel.recipes.llm.train_ft", "--config", f"{NAME}/{CONFIG.name}")
 
 
 def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
-    """Every sample: what is left of an epoch is a smaller step.
+    """All samples are used: the rest of an epoch is a smaller step.
 
     nemo-automodel 0.5.0 to 0.7.0 components/training/step_scheduler.py: `epoch_len`.
     """
@@ -172,7 +172,7 @@ def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
 
 
 def records(plan: Plan) -> tuple[Record, ...]:
-    """Conversations by their template, or prompt and completion as text."""
+    """The accepted records: conversations by their template, or prompt and completion as text."""
     if plan.data.format == "prompt-completion":
         return (Record(("prompt", "completion"), "text"),)
     column = "conversations" if plan.data.format == "sharegpt" else "messages"
@@ -199,4 +199,4 @@ TARGET: Final = Target(
     records=records,
     verify="tunec.targets.nemo_automodel.verify",
 )
-"""What the recipe of NeMo AutoModel reads."""
+"""The target for the recipe of NeMo AutoModel."""

@@ -1,4 +1,4 @@
-"""Rows of batches, optimizer, rate and length, and of what surrounds the loop."""
+"""Rows of batches, optimizer, learning rate and length, and of the rest of the loop."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -25,13 +25,13 @@ _EPOCHS, _MOST = "step_scheduler.num_epochs", "step_scheduler.max_steps"
 
 
 def _write_epochs(plan: Plan) -> Mapping[str, Json]:
-    """Whole passes alone."""
+    """The epochs, if their number is whole."""
     epochs = plan.schedule.epochs
     return {_EPOCHS: int(epochs)} if epochs is not None and epochs == int(epochs) else {}
 
 
 def _read_length(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Both end a run, whichever comes first; steps with the usual epochs are meant alone."""
+    """The length: epochs and steps both end a run; if steps are set, only they count."""
     epochs, steps = found.get(_EPOCHS, 10), found.get(_MOST)
     if steps is None:
         return {"schedule.epochs": float(10 if epochs is None else epochs)}
@@ -57,7 +57,7 @@ def _write_class(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_class(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """AdamW, or Adam whose weights do not decay, which is the same."""
+    """The optimizer: AdamW, or Adam without weight decay, which is equivalent."""
     name = str(found.get(_CLASS, ""))
     is_plain = name == "torch.optim.Adam" and float(found.get(_DECAY, 0) or 0) == 0
     if name != "torch.optim.AdamW" and not is_plain:
@@ -120,7 +120,7 @@ _SHARE: Final = "min_lr_rate"
 
 
 def _least(plan: Plan) -> float:
-    """The rate at which a cosine ends."""
+    """The learning rate at which a cosine ends."""
     share = dict(plan.schedule.arguments).get(_SHARE, 0.0)
     return float(share) * plan.optimizer.learning_rate
 
@@ -136,7 +136,7 @@ def _write_rate(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_rate(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Without any of its keys there is no schedule: the rate stays as it is."""
+    """The schedule; without any of its keys the learning rate is constant."""
     if not {*found} - {_LR}:
         return {_KIND: "constant", _ARGUMENTS: ()}
     style, least = found.get(_STYLE, "cosine"), found.get(_LEAST)

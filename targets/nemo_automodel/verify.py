@@ -1,4 +1,4 @@
-"""How NeMo AutoModel's loader is asked about its YAML, and how its answers are read."""
+"""How NeMo AutoModel's loader is run on its YAML, and how its answers are read."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -31,7 +31,7 @@ Told = Iterator[tuple[str, str, Any, Any]]
 
 
 def where(case: Case) -> Where:
-    """The release, with what its classes import. Raises EnvironmentUnavailable."""
+    """The environment of a release. Raises EnvironmentUnavailable for an unknown one."""
     if str(case.version) not in RELEASES:
         raise EnvironmentUnavailable(f"{NAME}=={case.version}", "no set of packages is known")
     known = choose(NAME, str(case.version))
@@ -106,7 +106,7 @@ def _loop(plan: Plan, steps: Mapping[str, Any], rate: Mapping[str, Any] | None) 
 
 
 def _last(plan: Plan) -> float:
-    """The rate after the last step."""
+    """The learning rate after the last step."""
     said, rate = dict(plan.schedule.arguments), plan.optimizer.learning_rate
     if plan.schedule.kind.startswith("constant"):
         return round(rate, 12)
@@ -145,4 +145,4 @@ def _engine(plan: Plan, told: Mapping[str, Any]) -> Told:
 
 
 PROGRAMS: Final = (Program(RECIPE, FILE, SCRIPT, where, _ask, _hear, seconds=SECONDS),)
-"""What its own classes make of the file, before a model is loaded."""
+"""The check by its own classes, before a model is loaded."""

@@ -1,1 +1,1 @@
-"""OpenRLHF: launch scripts with the flags of its trainers of given texts and of pairs."""
+"""OpenRLHF: launch scripts with the flags of its trainers of SFT and DPO."""

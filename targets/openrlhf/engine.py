@@ -1,4 +1,4 @@
-"""Rows of what OpenRLHF passes to DeepSpeed: the stage by a flag, the rest as DeepSpeed has it."""
+"""Rows of what OpenRLHF passes to DeepSpeed: a flag for the stage, else DeepSpeed's defaults."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -27,12 +27,12 @@ SETTINGS: Final[tuple[tuple[str, Any, Callable[[Plan], bool]], ...]] = (
     ("offload_param", "none", shards_parameters),
     ("pin_memory", True, offloads),
 )
-"""deepspeed 0.19.1 to 0.19.6 runtime/zero/config.py `DeepSpeedZeroConfig`, and what OpenRLHF says
-itself: no parameters on the host, and memory there that is page-locked."""
+"""deepspeed 0.19.1 to 0.19.6 runtime/zero/config.py `DeepSpeedZeroConfig`, and OpenRLHF's own
+settings: no parameters on the host, and pinned host memory."""
 
 
 def _shards_less(plan: Plan) -> bool:
-    """ZeRO without parameters: only there is the flag's absence a value of its own."""
+    """Whether ZeRO shards no parameters: only then the flag's absence has a meaning."""
     return shards(plan) and not shards_parameters(plan)
 
 

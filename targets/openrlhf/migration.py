@@ -1,4 +1,4 @@
-"""OpenRLHF's flags without a slot: what other trainers do instead of each."""
+"""OpenRLHF's flags without a slot: what other trainers do instead."""
 
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ def _other(flag: str, instead: str) -> Moved:
 
 
 def _unless(flag: str, instead: str, *values: Any) -> Moved:
-    """A flag without which the run is the same at some of its values."""
+    """A flag that changes nothing at some of its values."""
     return gone(f"{FLAGS}.{flag}", _PARSERS, instead, changes_nothing=one_of(*values))
 
 

@@ -1,4 +1,4 @@
-"""Rows of OpenRLHF's flags: which model, in what arithmetic, with which adapter, on what data."""
+"""Rows of OpenRLHF's flags: model, dtypes, adapter, data."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -111,7 +111,7 @@ def _kind(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _write_targets(plan: Plan) -> Mapping[str, Json]:
-    """Names alone: one word of a pattern is a name to PEFT, as it is given a list."""
+    """The target names; a pattern would be a name for PEFT, which gets a list."""
     targets = plan.adapter.targets
     if targets == "all-linear":
         return {_TARGETS: [targets]}
@@ -231,7 +231,7 @@ _SETS, _SPLIT = "data.dataset", "data.dataset_split"
 
 
 def _write_sets(plan: Plan) -> Mapping[str, Json]:
-    """Names, and the one split that is taken of each; other parts are refused."""
+    """The data sets, and the one split that is taken of each; other parts are refused."""
     sets = [chosen(each) for each in training_data(plan)]
     splits = {each.split for each in sets}
     if len(splits) > 1 or any(each.config for each in sets):
@@ -242,7 +242,7 @@ def _write_sets(plan: Plan) -> Mapping[str, Json]:
 
 
 def _sets(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Names that are joined; a folder behind `@`, or a share of each, is no slot's value."""
+    """The data sets; a folder after `@`, or a share of each, has no slot value."""
     names = tuple(each.strip() for each in str(found[_SETS]).split(","))
     if any("@" in each for each in names) or found.get("data.dataset_probs"):
         return {}
@@ -251,7 +251,7 @@ def _sets(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
-    """A file's one part is called train; the program of pairs would look for test."""
+    """The evaluation data with its split: a file only has train, and DPO would look for test."""
     name, steps = plan.data.evaluation, plan.schedule.evaluation_steps
     if name is None or steps is None:
         return {}
@@ -265,7 +265,7 @@ def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
 
 
 def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Without steps it evaluates after each epoch, whose steps follow from the data."""
+    """The evaluation; without steps it is once an epoch, whose steps depend on the data."""
     name, steps = found.get("eval.dataset"), found.get("eval.steps", -1)
     if not name:
         return {"data.evaluation": None, "schedule.evaluation_steps": None}
@@ -276,7 +276,7 @@ def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def data(length: int) -> tuple[Entry, ...]:
-    """The rows of the data of a program that cuts at so many tokens by default."""
+    """The rows of data, for a program that by default cuts at `length` tokens."""
     return (
         row(
             (_SETS, _SPLIT, "data.dataset_probs"),
@@ -311,13 +311,13 @@ _CHATS: Final[Mapping[str, Json]] = {
     "data.multiturn": True,
     "data.apply_chat_template": True,
 }
-"""Lists of messages, of which every answer is learned."""
+"""Lists of messages, of which every answer is trained on."""
 _PARTS: Final[Mapping[str, Json]] = {
     "data.input_key": "prompt",
     "data.output_key": "completion",
     "data.input_template": "{}",
 }
-"""Texts one behind the other: the template by default is `User: {}`, and an answer."""
+"""Prompt and completion, joined: the default template is `User: {}` with an answer."""
 _RECORDS: Final = tuple(dict.fromkeys((*_CHATS, *_PARTS)))
 
 
@@ -328,7 +328,7 @@ def _write_records(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_records(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """By the names of columns, and whether they are put into a template."""
+    """The format, by the names of columns and the use of a template."""
     key, is_chat = found.get("data.input_key"), found.get("data.apply_chat_template") is True
     if key == "messages" and is_chat:
         return {"data.format": None}
@@ -352,7 +352,7 @@ _REFERENCE: Final = "ref.model_name_or_path"
 
 
 def _loss(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """With smoothed labels, or the likelihood added, it is no slot's value."""
+    """The loss; with smoothed labels or an added likelihood it has no slot value."""
     if any(found.get(key) for key in _SMOOTH):
         return {}
     return {"objective.loss": "ipo" if found.get(_IPO) is True else "sigmoid"}
@@ -364,7 +364,7 @@ def _write_loss(plan: Plan) -> Mapping[str, Json]:
 
 
 def _reference(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """A second model, of another name or on the host it is no slot's value."""
+    """The reference: a second model; with another name or on the host it has no slot value."""
     other = found.get(_REFERENCE)
     is_own = not other or other == found.get("model.model_name_or_path")
     is_plain = is_own and not found.get("ref.offload")

@@ -1,4 +1,4 @@
-"""The releases of OpenRLHF that rows were read from, what each pins, and what runs when."""
+"""The releases of OpenRLHF that rows were read from, the packages that each pins, and programs."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,22 +17,22 @@ _BROUGHT: Final = (
     ("0.11.0", {"transformers": "5.15.0", "deepspeed": "0.19.5", "peft": "0.20.0"}),
     ("0.11.2", {"transformers": "5.15.0", "deepspeed": "0.19.6", "peft": "0.20.0"}),
 )
-"""`Requires-Dist` of the wheels pins transformers and DeepSpeed; it names no bound of peft, which
-is one of the season, beside which the programs were asked."""
+"""`Requires-Dist` of the wheels pins transformers and DeepSpeed; peft has no bound, so a release of
+about the same date was used."""
 _PINNED: Final = ("transformers", "deepspeed")
 
 
 def companions(version: Version) -> Mapping[str, str]:
-    """What goes with one of OpenRLHF by package; its wheels pin FlashAttention."""
+    """The packages beside a release of OpenRLHF; its wheels pin FlashAttention."""
     return {**brought(version), "flash-attn": "2.8.3"}
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:
-    """The releases that one of OpenRLHF takes, by package."""
+    """The ranges that a release of OpenRLHF accepts, by package."""
     return {name: Releases(f"=={brought(version)[name]}") for name in _PINNED}
 
 
 def brought(version: Version) -> Mapping[str, str]:
-    """The releases that go with one of OpenRLHF, by package."""
+    """The releases that are used beside a release of OpenRLHF, by package."""
     held = [found for since, found in _BROUGHT if version >= Version(since)]
     return held[-1] if held else _BROUGHT[0][1]

@@ -1,4 +1,4 @@
-"""What OpenRLHF does not run, or runs otherwise than planned."""
+"""Plans that OpenRLHF does not run, or runs differently."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ def _sets(plan: Plan) -> tuple[str, ...]:
 
 
 def _has_no_share(plan: Plan) -> bool:
-    """A warm-up of so many steps, of a number that is not known or that no share comes to."""
+    """Whether the warmup steps are unknown, or no share results in them."""
     schedule = plan.schedule
     if schedule.warmup_share is not None or not schedule.warmup_steps:
         return False

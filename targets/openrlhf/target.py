@@ -1,6 +1,6 @@
 """The openrlhf target: launch scripts with the flags of its two trainers, which run on DeepSpeed.
 
-DeepSpeed's configuration is no file: its strategy makes it of the flags.
+DeepSpeed has no configuration file: OpenRLHF's strategy builds it from the flags.
 """
 
 from collections.abc import Iterator, Mapping
@@ -124,7 +124,7 @@ _SECTIONS: Final = frozenset({"data", "model", "train", "ds", "ckpt", "adam"})
 
 
 def _starts(document: Json, program: str) -> bool:
-    """Whether a script starts the program, by its module or by its file, with flags of its own."""
+    """Whether a script starts the program, by its module or file, with flags in sections."""
     if not isinstance(document, dict):
         return False
     words, flags = document.get("script", ()), document.get(FLAGS)
@@ -173,9 +173,10 @@ _REQUIRES: Final[Mapping[str, Any]] = {
 
 
 def _launcher(draft: Draft) -> Mapping[str, Any]:
-    """On one node DeepSpeed's, as in OpenRLHF's own examples; torchrun's needs no list of hosts.
+    """DeepSpeed's launcher on one node, as in OpenRLHF's examples; torchrun on several.
 
-    torchrun gives each process one thread, with which an optimizer on the host is slow.
+    torchrun needs no list of hosts, but gives each process one thread, which slows an optimizer on
+    the host.
     """
     if "devices" not in draft.groups:
         return {}
@@ -183,7 +184,7 @@ def _launcher(draft: Draft) -> Mapping[str, Any]:
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Kernels that keep joined samples apart, a second model for pairs, and a launcher."""
+    """Pin kernels that keep joined samples apart, a reference model for DPO, and a launcher."""
     packs = spec.data.packing and spec.attention is None
     pairs = {"objective.reference": "resident"} if spec.objective.dpo is not None else {}
     return {
@@ -195,7 +196,7 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
 
 
 def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
-    """Whole micro batches of a share of the data; what is left of an epoch goes into the next.
+    """Whole micro batches of a rank's samples; an epoch's rest is accumulated into the next.
 
     openrlhf 0.10.4 to 0.11.2 utils/deepspeed/deepspeed.py `setup_dataloader`: drop_last of sampler
     and loader; deepspeed 0.19.1 to 0.19.6 runtime/engine.py `is_gradient_accumulation_boundary`.
@@ -209,7 +210,7 @@ def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
 
 
 def records(plan: Plan) -> tuple[Record, ...]:
-    """datasets/sft_dataset.py `SFTDataset`, datasets/reward_dataset.py: behind a chat template."""
+    """The records: datasets/sft_dataset.py `SFTDataset`, datasets/reward_dataset.py."""
     if plan.objective.kind == "dpo":
         return (Record(("prompt", "chosen", "rejected"), "chat"),)
     if plan.data.format == "prompt-completion":
@@ -237,4 +238,4 @@ TARGET: Final = Target(
     records=records,
     verify="tunec.targets.openrlhf.verify",
 )
-"""What OpenRLHF's trainers of given texts and of pairs are started with."""
+"""The target for OpenRLHF's trainers of SFT and DPO."""

@@ -1,4 +1,4 @@
-"""Rows of OpenRLHF's flags: batches, optimizer, rate, length, and what surrounds the loop."""
+"""Rows of OpenRLHF's flags: batches, optimizer, learning rate, length, and the rest of the loop."""
 
 import math
 from collections.abc import Mapping
@@ -28,13 +28,13 @@ _RATES: Final = ("adam.lr", "muon.lr", "optim")
 
 
 def _write_rate(plan: Plan) -> Mapping[str, Json]:
-    """Muon's and that of the AdamW beside it."""
+    """Write the learning rate, for Muon also that of its AdamW."""
     rate = plan.optimizer.learning_rate
     return {"adam.lr": rate, **({"muon.lr": rate} if plan.optimizer.name == "muon" else {})}
 
 
 def _rate(found: Mapping[str, Json], usual: float) -> Mapping[str, Any]:
-    """Two rates of one run are no slot's value."""
+    """The learning rate; two different ones have no slot value."""
     rate = found.get("adam.lr", usual)
     is_one = found.get("optim", "adam") == "adam" or found.get("muon.lr", 0.02) == rate
     return {"optimizer.learning_rate": rate} if is_one else {}
@@ -50,7 +50,7 @@ def _on_device(plan: Plan) -> bool:
 
 
 def optimizer(usual: float) -> tuple[Entry, ...]:
-    """The rows of the optimizer of a program with that rate by default."""
+    """The rows of the optimizer, for a program with that default learning rate."""
     return (
         named(
             "optim",
@@ -111,9 +111,9 @@ def _write_epochs(plan: Plan) -> Mapping[str, Json]:
 
 
 def totals(plan: Plan) -> tuple[int, ...]:
-    """Steps by which a program shapes the rate: those that it takes, or those of whole epochs.
+    """The total steps that a program's schedule may use: the actual ones, or those of whole epochs.
 
-    cli/train_dpo.py, and cli/train_sft.py before 0.11.2, leave out what is left of an epoch.
+    cli/train_dpo.py, and cli/train_sft.py before 0.11.2, drop the rest of each epoch.
     """
     steps, samples, epochs = plan.schedule.steps, plan.data.samples, plan.schedule.epochs
     if steps is None:
@@ -123,7 +123,7 @@ def totals(plan: Plan) -> tuple[int, ...]:
 
 
 def share_of(warmup: int, totals: tuple[int, ...]) -> float | None:
-    """The shortest share of which so many steps come, by `math.ceil`; None where none does."""
+    """The shortest share that results in the warmup steps by `math.ceil`; None if there is none."""
     total = max(totals, default=0)
     if not warmup or not total:
         return 0.0 if total else None
@@ -143,7 +143,7 @@ def _write_warmup(plan: Plan) -> Mapping[str, Json]:
 
 
 def schedule(epochs: int) -> tuple[Entry, ...]:
-    """The rows of length and rate of a program that trains for so many epochs by default."""
+    """The rows of length and schedule, for a program with that default number of epochs."""
     return (
         row(
             ("train.max_epochs",),
@@ -186,7 +186,7 @@ _LOGS: Final = f"{SOURCE} trainer/sft_trainer.py, trainer/dpo_trainer.py"
 _WANDB: Final = "logger.wandb.key"
 _BOARD: Final = "logger.tensorboard_dir"
 FROM_ENVIRONMENT: Final = "WANDB_API_KEY"
-"""What stands for a key: one is asked for only where wandb has none of its own."""
+"""A placeholder for the API key, which is only needed if wandb has none."""
 
 
 def _write_saving(plan: Plan) -> Mapping[str, Json]:
@@ -195,7 +195,7 @@ def _write_saving(plan: Plan) -> Mapping[str, Json]:
 
 
 def _trackers(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """TensorBoard writes nothing beside wandb."""
+    """The trackers: with wandb, TensorBoard is not used."""
     if found.get(_WANDB):
         return {"runtime.report_to": ("wandb",)}
     return {"runtime.report_to": ("tensorboard",) if found.get(_BOARD) else ()}

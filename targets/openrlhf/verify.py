@@ -1,4 +1,4 @@
-"""How OpenRLHF's programs are asked about their flags, and how their answers are read."""
+"""How OpenRLHF's programs are run on their flags, and how their answers are read."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -32,11 +32,11 @@ from tunec.targets.scripts.verify import flag_words, shell_programs
 SCRIPT: Final = "tunec.targets.openrlhf.consumer"
 Told = Iterator[tuple[str, str, Any, Any]]
 _GATHERS: Final = ("zero_optimization.stage3_gather_16bit_weights_on_model_save",)
-"""OpenRLHF collects the weights itself, by the function that the key turns on for others."""
+"""A key that OpenRLHF does not set, since it gathers the weights itself."""
 
 
 def where(case: Case) -> Where:
-    """The release, with what it pins. Raises EnvironmentUnavailable for one that is read."""
+    """The environment of a release. Raises EnvironmentUnavailable for one that is only read."""
     if str(case.version) not in RELEASES:
         raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
     known = choose(PACKAGE, str(case.version))
@@ -122,9 +122,9 @@ def _loop(plan: Plan, told: Mapping[str, Any]) -> Told:
 
 
 def _rate(plan: Plan, told: Mapping[str, Any]) -> Told:
-    """The steps of one epoch, the kind and the end of the rate, and the steps of its warm-up.
+    """The steps of one epoch, the kind and end of the schedule, and the warmup steps.
 
-    Of several epochs some programs shape it for whole batches of each: `training.totals`.
+    For several epochs some programs count only whole batches: `training.totals`.
     """
     made, wanted = told["schedule"], plan.schedule
     yield "schedule.kind", "lr_scheduler", wanted.kind, made["kind"]
@@ -140,7 +140,7 @@ def _rate(plan: Plan, told: Mapping[str, Any]) -> Told:
 
 
 def _reference(plan: Plan, references: Any) -> Told:
-    """A second model of the same weights, split where the trained one is."""
+    """The reference has the same weights, and is sharded if the trained model is."""
     key = "ref.model_name_or_path"
     (reference,) = references
     yield "objective.reference", key, plan.model.path, reference["name"]
@@ -166,7 +166,7 @@ def _named(key: str) -> str:
 
 
 def _configured(program: str, _: Case, answers: Answers) -> Json:
-    """What the strategy hands to the engine."""
+    """The configuration that the strategy passes to DeepSpeed."""
     answer = taken(answers, program)
     return None if answer is None else answer["derived"]["deepspeed"]
 

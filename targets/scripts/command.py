@@ -1,7 +1,7 @@
-"""A launch script whose command carries the trainer's flags: text, data, and both ways between.
+"""A launch script whose command contains the trainer's flags: text and data, in both directions.
 
-As data it is what `targets/launch` makes of a launch script, with `script` cut at the first flag
-and the flags by name under `flags`.
+As data it is a launch script of `targets/launch`, with `script` cut at the first flag and the flags
+by name under `flags`.
 """
 
 import ast
@@ -26,7 +26,7 @@ _LEAST: Final[Mapping[str, Json]] = {
     "per_node": 1,
     "script": [],
 }
-"""What stands where a plan could not be said: the text is then for reading and not for running."""
+"""Values for a plan that could not be expressed: the text can then be read, but not run."""
 
 
 def starting(*launchers: str) -> tuple[Entry, ...]:
@@ -38,27 +38,28 @@ def starting(*launchers: str) -> tuple[Entry, ...]:
 
 
 class Style(Struct, frozen=True):
-    """How a program spells its flags."""
+    """How a program writes its flags."""
 
     text: frozenset[str] = frozenset()
-    """Flags whose value is text, whatever it looks like."""
+    """Flags whose value is always a text."""
     switches: bool = False
-    """Whether a flag that is true stands alone, and is left out where false."""
+    """Whether a true flag has no value, and a false one is left out."""
     spreads: bool = False
-    """Whether a list is several words; otherwise it is one word, as Python writes it."""
+    """Whether a list is written as several words; otherwise as one word in Python's syntax."""
     words: Callable[[Json], str] = str
     """A value as a word."""
     known_as: Callable[[str], str] = str
-    """The name of a flag as it is kept, from the one on a command line."""
+    """The name under which a flag is stored, from the one on a command line."""
     makes: str = ""
-    """Flag whose directory the program takes to be there; the script makes it."""
+    """The flag with the directory that the script creates, since the program expects it to
+    exist."""
 
 
 # ── data to text ─────────────────────────────────────────────────────────────────────────────────
 
 
 def renderer(style: Style) -> Callable[[Mapping[str, Json], Sequence[str]], str]:
-    """`render` of a file whose command line has flags."""
+    """The `render` function of a file whose command line has flags."""
 
     def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
         text = render_launch({**_LEAST, **values}, header).removesuffix(_PASSED_ON)
@@ -70,7 +71,7 @@ def renderer(style: Style) -> Callable[[Mapping[str, Json], Sequence[str]], str]
 
 
 def commander(style: Style) -> Callable[[Mapping[str, Json]], tuple[str, ...]]:
-    """The program and its flags, of what such a file holds, for others that start it."""
+    """The program and its flags in such a file, for others that start it."""
 
     def command(values: Mapping[str, Json]) -> tuple[str, ...]:
         flags = (word for line in _spelled(values, style) for word in line)
@@ -80,7 +81,7 @@ def commander(style: Style) -> Callable[[Mapping[str, Json]], tuple[str, ...]]:
 
 
 def _with_folder(text: str, folder: Json) -> str:
-    """A script that makes a directory before its last command."""
+    """A script that creates a directory before its last command."""
     if not isinstance(folder, str):
         return text
     before, _, command = text.rpartition("exec ")
@@ -99,7 +100,7 @@ def _spelled(values: Mapping[str, Json], style: Style) -> Iterator[list[str]]:
 
 
 def flatten(flags: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
-    """Flags by their whole names: `{"a": {"b": 1}}` is `{"a.b": 1}`."""
+    """Flags by their full names: `{"a": {"b": 1}}` is `{"a.b": 1}`."""
     flat: dict[str, Json] = {}
     for key, value in flags.items():
         if isinstance(value, Mapping):
@@ -113,7 +114,7 @@ def flatten(flags: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
 
 
 def parser(style: Style) -> Callable[[str], Json]:
-    """`parse` of a file whose command line has flags; ValueError for a quote left open."""
+    """The `parse` function of a file with flags; it raises ValueError for an unclosed quote."""
 
     def parse(text: str) -> Json:
         document: dict[str, Any] = parse_launch(text)
@@ -135,7 +136,7 @@ def _first_flag(words: Sequence[str]) -> int:
 
 
 def _paired(words: Sequence[str], style: Style) -> Iterator[tuple[str, Json]]:
-    """`--name`, `--name value`, `--name=value` and `--name one two`, as argparse pairs them."""
+    """`--name`, `--name value`, `--name=value` and `--name one two`, paired as by argparse."""
     at = 0
     while at < len(words):
         name, given, value = words[at].removeprefix("--").partition("=")
@@ -156,7 +157,7 @@ def _value(name: str, words: Sequence[str], style: Style) -> Json:
 
 
 def _listed(word: str) -> Json:
-    """A list as Python or JSON writes it; any other word that begins with a bracket is text."""
+    """A list in Python's or JSON's syntax; any other word with a bracket is a text."""
     try:
         found = ast.literal_eval(word)
     except (ValueError, SyntaxError):

@@ -1,4 +1,4 @@
-"""The types and places of a data file's keys, as voluptuous checks them before training."""
+"""The types and levels of a data file's keys, as voluptuous validates them before training."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
@@ -37,13 +37,13 @@ _REFUSED: Final = "voluptuous.MultipleInvalid: extra keys not allowed"
 
 
 class DataSchema(Struct, frozen=True):
-    """The keys of each level with their kinds, and how a level is written."""
+    """The keys of each level with their types, and how a level is named."""
 
     keys: Mapping[str, Mapping[str, str]]
     places: Mapping[str, str]
 
     def check(self, level: str, key: str, place: Place) -> Iterator[Finding]:
-        """A key that a level does not have, or a value of another kind."""
+        """Report a key that the level does not have, or a value of the wrong type."""
         known = self.keys.get(level, {})
         if key not in known:
             yield self._unknown(level, key, place, known)
@@ -89,7 +89,7 @@ _FORMATS: Final = (".toml", ".json")
 
 
 def unread_format(place: Place) -> Iterator[Finding]:
-    """A file of data by a name that no reader takes (library/config_util.py `load_user_config`)."""
+    """The file of the data has an unknown suffix (library/config_util.py `load_user_config`)."""
     name = place.value
     if isinstance(name, str) and "$" not in name and PurePath(name).suffix.lower() not in _FORMATS:
         yield Finding(

@@ -1,4 +1,4 @@
-"""Definitions taken from a script and run by themselves, for scripts that do more when imported.
+"""Definitions that are taken from a script and run alone, for scripts with side effects on import.
 
 Only the standard library is imported here: it runs in a consumer's environment.
 """
@@ -9,9 +9,9 @@ from typing import Any
 
 
 def definitions(text: str, names: tuple[str, ...], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The classes and functions of those names, run as they stand in the script's text.
+    """The classes and functions of those names, run from the script's text.
 
-    `given` holds the names that they use and do not define. LookupError for one that is missing.
+    `given` holds the names that they use and do not define. Raises LookupError for a missing one.
     """
     tree = ast.parse(text)
     kinds = (ast.ClassDef, ast.FunctionDef)

@@ -18,10 +18,10 @@ _NOTHING: Final = object()
 
 
 def fields(text: str, name: str) -> dict[str, Schema]:
-    """The annotated fields of a class, each with its type and, where it is a literal, its default.
+    """The annotated fields of a class, each with its type and, if it is a literal, its default.
 
-    A field without a default has the mark `x-required`. A type that JSON has no word for (a class,
-    an enumeration of torch) admits anything. LookupError for a class that the text does not define.
+    A field without a default has the mark `x-required`. A type that JSON Schema cannot express (a
+    class, an enumeration of torch) allows anything. Raises LookupError for an undefined class.
     """
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ClassDef) and node.name == name:
@@ -30,7 +30,7 @@ def fields(text: str, name: str) -> dict[str, Schema]:
 
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, Schema]]:
-    """Annotated ones, and those that the class only assigns: update_config sets these as well."""
+    """The annotated fields, and those that are only assigned, as update_config sets them too."""
     for each in node.body:
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
             default = _default(each.value)
@@ -75,7 +75,7 @@ def _any_of(*choices: Schema) -> Schema:
 
 
 def _default(node: ast.expr | None) -> Any:
-    """A literal, that of `field(default=...)`, the list of a default_factory, or a mark."""
+    """A literal, that of `field(default=...)`, the list of a default_factory, or `_NOTHING`."""
     if isinstance(node, ast.Call):
         given = {each.arg: each.value for each in node.keywords}
         inner = given.get("default", given.get("default_factory"))
@@ -96,14 +96,14 @@ def _of_value(default: Any) -> Schema:
 
 
 def _admitting(schema: Schema, default: Any) -> Schema:
-    """The schema with null where that is the default, which `x: str = None` does not annotate."""
+    """The schema, with null allowed if it is the default, as in `x: str = None`."""
     if default is None and isinstance(schema.get("type"), str):
         return {"type": sorted({schema["type"], "null"})}
     return schema
 
 
 def closed(title: str, consumer: str, properties: Mapping[str, Schema]) -> Schema:
-    """A JSON Schema of an object that has these keys and no other."""
+    """A JSON Schema of an object with these keys and no others."""
     marked = {key: dict(value) for key, value in properties.items()}
     required = [key for key, value in marked.items() if value.pop("x-required", False)]
     return {

@@ -1,4 +1,4 @@
-"""The one file of a trainer that passes flags: its rows, its script, and rows under a prefix."""
+"""The single file of a trainer with flags: its rows, its script, and rows under a prefix."""
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,13 +18,13 @@ from tunec.targets.words import words_of
 
 
 def names(command: str, script: str) -> bool:
-    """Whether a command is that script, wherever its folder is, with no argument of its own."""
+    """Whether a command is that script, in any folder, without arguments."""
     words = words_of(command)
     return len(words) == 1 and PurePosixPath(words[0]).name == PurePosixPath(script).name
 
 
 def script_row(script: Callable[[Plan], str], source: str) -> Entry:
-    """The row of `launch.script` where the spec names the trainer's own script."""
+    """The row of `launch.script` if the spec names the trainer's own script."""
 
     def write(plan: Plan) -> Mapping[str, Json]:
         return {"script": words_of(plan.launch.script)}
@@ -43,12 +43,12 @@ def script_row(script: Callable[[Plan], str], source: str) -> Entry:
 
 
 def own_script(name: str) -> Cannot:
-    """Why another script cannot be started: this target is that one script."""
+    """The reason why another script cannot be started: the target is that one script."""
     return Cannot(f"{name} starts its own script", loses=True, harmless=(UNNAMED,))
 
 
 def started(plan: Plan, script: str) -> str:
-    """The script as it is started: as the spec names it, or by its own name."""
+    """The script to start: as the spec names it, or by its own name."""
     return words_of(plan.launch.script)[0] if names(plan.launch.script, script) else script
 
 
@@ -57,7 +57,7 @@ Check = Callable[[Plan, Dialect], Iterable[Diagnostic]]
 
 
 def below(prefix: str, entry: Entry) -> Entry:
-    """A copy of a row whose keys stand in a block of the file, below `prefix`."""
+    """A copy of a row whose keys are in a block of the file, below `prefix`."""
     dotted = f"{prefix}."
 
     def write(plan: Plan) -> Mapping[str, Json]:
@@ -70,12 +70,12 @@ def below(prefix: str, entry: Entry) -> Entry:
 
 
 def without(entries: Iterable[Entry], *names: str) -> tuple[Entry, ...]:
-    """The rows that neither write one of the keys nor say one of the slots in `names`."""
+    """The rows that have none of the keys or slots in `names`."""
     return tuple(each for each in entries if not {*each.keys, *each.slots}.intersection(names))
 
 
 def within(entries: Iterable[Entry], releases: Iterable[str]) -> tuple[Entry, ...]:
-    """The rows that some release of the target's own package knows."""
+    """The rows that apply to some release of the target's own package."""
     versions = [Version(each) for each in releases]
     return tuple(each for each in entries if any(each.holds_at(version) for version in versions))
 
@@ -88,9 +88,10 @@ def checked(
     *,
     others: Callable[[str], bool] = lambda _: True,
 ) -> Check:
-    """A check of the block of a file by a schema that holds for it alone.
+    """A check of a block of a file by its own schema.
 
-    Of the block's keys those count which `others` admits: a command line mixes two classes' flags.
+    Only the block's keys that `others` accepts are checked, since a command line mixes the flags of
+    two classes.
     """
 
     def check(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
@@ -118,7 +119,7 @@ def _fault(name: str, block: str, schema: str, fault: Any) -> Diagnostic:
 
 
 def every(*checks: Check) -> Check:
-    """All checks of a file, one after the other."""
+    """All checks of a file, one after another."""
 
     def check(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
         for each in checks:
@@ -137,10 +138,10 @@ def command_rows(
     start: Entry,
     flags: Iterable[Entry],
 ) -> tuple[Entry, ...]:
-    """The rows of a script that starts one program of a repository with all of its flags.
+    """The rows of a script that starts one program of a repository with all its flags.
 
-    `script` is the program of a plan where the spec names it, `start` the row that writes it, and
-    `source` where it is started from.
+    `script` is the program of a plan if the spec names it, `start` the row that writes it, and
+    `source` its citation.
     """
     return (
         *starting(*launchers),
@@ -169,7 +170,7 @@ def command_file(
     names: tuple[str, ...] = (),
     schema: SchemaOf = lambda _: None,
 ) -> File:
-    """A script as a file of a target; `schema` is that of its flags, where it knows every one."""
+    """A script as a file of a target; `schema` is that of its flags, if all are known."""
     return File(
         name,
         _FORMAT,

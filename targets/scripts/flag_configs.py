@@ -1,6 +1,6 @@
-"""TOML whose keys are flags, whose reader checks neither key nor value; and commands of it.
+"""TOML whose keys are flags and are not validated, and commands that name it.
 
-sd-scripts reads its configs so, and musubi-tuner as it does.
+sd-scripts reads its configs so, and musubi-tuner, which derives from it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,16 +27,16 @@ Flags = Mapping[str, Mapping[str, Any]]
 
 
 class FlagConfigs(Struct, frozen=True):
-    """A program's configs, by the name of its package, which is their kind too."""
+    """A program's configs, by the name of its package, which is also their kind."""
 
     package: str
     split: tuple[str, ...] = ()
-    """Flags whose text is split at commas before it is looked at."""
+    """Flags whose text is split at commas before it is checked."""
     harmless: tuple[str, ...] = ()
-    """Flags of which another word does no harm in a config."""
+    """Flags for which any other value is harmless in a config."""
 
     def unread(self, run: LintContext) -> Iterator[Finding]:
-        """A key that no parser has: in a config it is passed over, and as a flag refused."""
+        """A key that no parser has: ignored in a config, refused as a flag."""
         for document in run.of(self.package):
             started = programs(self.package, run, document)
             for path, place in document.found.items():
@@ -49,7 +49,7 @@ class FlagConfigs(Struct, frozen=True):
                     yield _unread(self.package, path, place, started)
 
     def refused(self, run: LintContext) -> Iterator[Finding]:
-        """A value of another type than the flag's, which nothing converts in a config."""
+        """A value whose type differs from the flag's; a config's values are not converted."""
         for document in run.of(self.package):
             for path, place in document.found.items():
                 flag = _flags(self.package).get(path)
@@ -61,7 +61,7 @@ class FlagConfigs(Struct, frozen=True):
                     yield from self._written(path, place, flag)
 
     def _written(self, path: str, place: Place, flag: Mapping[str, Any]) -> Iterator[Finding]:
-        """What a config's value comes to, which stays as TOML has it."""
+        """The finding for a config's value, which keeps its TOML type."""
         kind, value, words = flag["type"], place.value, flag.get("enum")
         if path in self.split:
             if not isinstance(value, str):
@@ -108,7 +108,7 @@ class FlagConfigs(Struct, frozen=True):
 
 
 def programs(package: str, run: LintContext, document: Document) -> tuple[str, ...]:
-    """The scripts that are started with a config, as far as any is seen; none: it may be any."""
+    """The scripts that are started with a config, as far as known; none: it may be any script."""
     started = (
         PurePath(at.first_word).stem
         for each in launches(run, *_LAUNCHERS)
@@ -120,7 +120,7 @@ def programs(package: str, run: LintContext, document: Document) -> tuple[str, .
 
 @cached()
 def _flags(package: str) -> Flags:
-    """Every flag of any release, as the newest that has it takes it."""
+    """Every flag of any release, as the newest one with the flag defines it."""
     found: dict[str, Mapping[str, Any]] = {}
     for release in parser_releases(package):
         found |= parser_schema(package, release)["properties"]
@@ -129,7 +129,7 @@ def _flags(package: str) -> Flags:
 
 @cached()
 def _lacking(package: str) -> Mapping[str, frozenset[str]]:
-    """By script, the flags that it has in no release."""
+    """The flags that each script has in no release."""
     lacking: dict[str, frozenset[str]] = {}
     for release in parser_releases(package):
         schema = parser_schema(package, release)
@@ -141,7 +141,7 @@ def _lacking(package: str) -> Mapping[str, frozenset[str]]:
 
 
 def _taken(package: str, started: tuple[str, ...]) -> frozenset[str]:
-    """The flags that some of these scripts have; of no script, those of any."""
+    """The flags that some of these scripts have; without scripts, those of any."""
     lacks = [_lacking(package)[name] for name in started]
     return frozenset(
         each for each in _flags(package) if not lacks or any(each not in one for one in lacks)
@@ -176,7 +176,7 @@ def _unread(package: str, path: str, place: Place, started: tuple[str, ...]) -> 
 
 
 def _given(path: str, place: Place, flag: Mapping[str, Any]) -> Iterator[Finding]:
-    """What argparse refuses of a command."""
+    """Values in a command that argparse refuses."""
     kind, value = flag["type"], place.value
     words = flag.get("enum")
     if kind == "boolean" and place.node.written is not None:
@@ -200,7 +200,7 @@ def _is_share(path: str, value: Any) -> bool:
 
 
 def is_number_text(text: str) -> bool:
-    """Whether a text is a number's."""
+    """Whether a text is a number."""
     try:
         float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The files of scripts whose flags may stand in a TOML file: it, and a command that names it."""
+"""The files of scripts whose flags may be in a TOML file: this, and a command that names it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -23,9 +23,10 @@ def config_and_command(
 ) -> tuple[File, File]:
     """The config, and a command that names one.
 
-    The rows of a command know nothing of flags that neither says, and a flag wins: the scripts
-    parse the command once more over the file (kohya-ss/sd-scripts 0.10.1 library/train_util.py,
-    kohya-ss/musubi-tuner 0.3.4 training/parser_common.py, `read_config_from_file`).
+    The rows of a command know nothing about flags that neither sets, and a flag overrides the
+    config: the scripts parse the command again after the file (kohya-ss/sd-scripts 0.10.1
+    library/train_util.py, kohya-ss/musubi-tuner 0.3.4 training/parser_common.py,
+    `read_config_from_file`).
     """
     config = File(
         f"{package}.toml",
@@ -57,7 +58,7 @@ def _names_config(document: Json) -> bool:
 
 
 def cannot_of(package: str) -> dict[str, Cannot]:
-    """What such scripts, which train denoisers alone, have no flag for."""
+    """Slots that such scripts, which train only denoisers, have no flag for."""
     return {
         **training_denoisers(package),
         "launch.script": own_script(package),

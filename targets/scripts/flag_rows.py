@@ -1,4 +1,4 @@
-"""Rows of flags that sd-scripts has, and musubi-tuner, which was made of it."""
+"""Rows of flags that sd-scripts shares with musubi-tuner, which derives from it."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +10,7 @@ from tunec.targets.read_only import as_it_is, observed
 Values = Mapping[str, Any]
 Found = Mapping[str, Json]
 Optimizers = Mapping[str, tuple[str, str]]
-"""By the word in lower case, the slot's name and whose code it is."""
+"""The slot's name and kernel of each optimizer, by its name in lower case."""
 
 ADAPTER: Final[Values] = {
     "adapter.kind": "none",
@@ -20,11 +20,11 @@ ADAPTER: Final[Values] = {
     "adapter.dora": False,
     "adapter.targets": (),
 }
-"""The slots of an adapter without one."""
+"""The values of the adapter's slots without an adapter."""
 
 
 def arguments(words: Json) -> Values | None:
-    """What `name=value` words say; None where a word has another form."""
+    """The values in words of the form `name=value`; None if a word has another form."""
     found: dict[str, Any] = {}
     for word in [words] if isinstance(words, str) else words or ():
         name, equals, text = str(word).partition("=")
@@ -35,7 +35,7 @@ def arguments(words: Json) -> Values | None:
 
 
 def literal(text: str) -> Any:
-    """A Python literal's value; the text where it is none."""
+    """The value of a Python literal; the text itself if it is none."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -43,7 +43,7 @@ def literal(text: str) -> Any:
 
 
 def sides(resolution: Json) -> Values:
-    """`512`, `"512"` or `"512,768"`; nothing for another form."""
+    """The sides in `512`, `"512"` or `"512,768"`; empty for another form."""
     words = resolution if isinstance(resolution, list) else str(resolution).split(",")
     if len(words) not in (1, 2) or not all(str(each).strip().isdigit() for each in words):
         return {}
@@ -55,7 +55,7 @@ SCHEDULES: Final = (
     "reduce_lr_on_plateau|cosine_with_min_lr|cosine_warmup_with_min_lr|warmup_stable_decay|adafactor|"
     "piecewise_constant|"
 )
-"""transformers 4.36 to 4.54 trainer_utils.py `SchedulerType`, and what is asked before it."""
+"""transformers 4.36 to 4.54 trainer_utils.py `SchedulerType`, and the schedules of the scripts."""
 
 
 # ── optimizer ────────────────────────────────────────────────────────────────────────────────────
@@ -67,7 +67,7 @@ OPTIMIZER_SLOTS: Final = (
 
 
 def optimizer_slots(known: Optimizers, name: str, words: Json) -> Values:
-    """What an optimizer's name and its arguments come to; nothing where one has no slot."""
+    """The slots for an optimizer's name and arguments; empty if one of them has no slot."""
     own, told = known.get(name), arguments(words)
     if own is None or told is None or told.keys() - {"weight_decay", "betas", "eps"}:
         return {}
@@ -121,7 +121,7 @@ def _shape(found: Found) -> Values:
 
 
 def _arguments(kind: str, found: Found) -> Iterator[tuple[str, Any]]:
-    """What transformers' schedules get beside length and warm-up."""
+    """The arguments of transformers' schedules besides length and warmup."""
     cycles, power = found.get(_CYCLES, 1), found.get("lr_scheduler_power", 1)
     if kind == "cosine_with_restarts" and cycles != 1:
         yield "num_cycles", cycles
@@ -132,7 +132,7 @@ def _arguments(kind: str, found: Found) -> Iterator[tuple[str, Any]]:
 
 
 def _length(found: Found) -> Values:
-    """Epochs go before steps."""
+    """The length; epochs override steps."""
     epochs = found.get("max_train_epochs")
     if epochs is not None:
         return {"schedule.epochs": float(epochs), "schedule.steps": None}
@@ -149,7 +149,7 @@ def _saving(found: Found) -> Values:
 def schedule_rows(
     optimizer_of: Callable[[Found], str], scheduler: str, train: str
 ) -> tuple[Entry, ...]:
-    """Length and rate; the texts are the places of the schedule and of training."""
+    """The rows of length and learning rate; the texts cite the schedule and the training loop."""
 
     def shape(found: Found) -> Values:
         return {} if optimizer_of(found).endswith("schedulefree") else _shape(found)
@@ -191,7 +191,7 @@ def _trackers(found: Found) -> Values:
 
 
 def run_rows(accelerator: str, train: str) -> tuple[Entry, ...]:
-    """What surrounds the loop; the texts are the places of the accelerator and of training."""
+    """The rows around the training loop; the texts cite the accelerator and the loop."""
     return (
         as_it_is("seed", "runtime.seed", f"{train}: set_seed"),
         as_it_is("output_dir", "runtime.output", train),

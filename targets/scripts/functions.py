@@ -1,8 +1,8 @@
-"""Functions of a source tree that is no package, each taken from its module and run by itself.
+"""Functions of a source tree that is no package, each taken from its module and run alone.
 
 Only the standard library is imported here: it runs in a consumer's environment. A name that a
 function uses is looked up in its module's text, then in the modules that the text imports from the
-same tree; what lies outside the tree is given, or stands for nothing.
+same tree; names from outside the tree are given, or replaced by `Nothing`.
 """
 
 import argparse
@@ -12,32 +12,29 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Text = Callable[[str], str | None]
-"""The text of a file of the tree, by its path; None where there is none."""
+"""The text of a file of the tree, by its path; None if there is none."""
 _OUTSIDE = ("argparse", "ast", "functools", "os", "pathlib", "typing", "dataclasses", "textwrap")
 _GIVEN = ("random", "time", "toml", "voluptuous")
 
 
 class Nothing:
-    """Stands for a module that is not there: whatever is asked of it, called or not."""
+    """A stand-in for an absent module: its attributes, items and calls are `Nothing` too."""
 
     __name__ = "Nothing"
 
     def __getattr__(self, name: str) -> "Nothing":
-        """Nothing again."""
         if name.startswith("__"):
             raise AttributeError(name)
         return self
 
     def __call__(self, *_: Any, **__: Any) -> "Nothing":
-        """Nothing again."""
         return self
 
     def __getitem__(self, _: Any) -> "Nothing":
-        """Nothing again."""
         return self
 
     def __mro_entries__(self, _: Any) -> tuple[type, ...]:
-        """A class that is derived of it is derived of nothing."""
+        """No base class for a class that derives from it."""
         return ()
 
 
@@ -49,7 +46,7 @@ class Tree:
         self._held: dict[str, Module] = {}
 
     def module(self, name: str) -> "Module | None":
-        """A module of the tree; None where it is not of the tree."""
+        """A module of the tree; None if the tree does not have it."""
         if name not in self._held:
             text = self._text(f"{name.replace('.', '/')}.py")
             if text is None:
@@ -59,7 +56,7 @@ class Tree:
 
 
 class Module(dict[str, Any]):
-    """What a module defines, each name run when it is first asked for."""
+    """The names that a module defines, each run at first use."""
 
     def __init__(self, tree: Tree, name: str, text: str) -> None:
         super().__init__()
@@ -107,7 +104,7 @@ class Module(dict[str, Any]):
             raise AttributeError(name) from None
 
     def get_or_none(self, name: str) -> Any:
-        """What a name stands for; None where the module has none of that name."""
+        """The value of a name; None if the module does not have it."""
         return self[name] if name in self or name in {**self._found, **self._imports} else None
 
     def _imported(self, module: str, name: str | None) -> Any:
@@ -120,7 +117,7 @@ class Module(dict[str, Any]):
 
 
 def _names_at_once(node: ast.stmt) -> set[str]:
-    """Names that a definition asks for as it is run: a class's body is looked up without us."""
+    """Names that a definition uses when it is run; a class's body is looked up by itself."""
     outer: list[ast.AST | None] = [node]
     if isinstance(node, ast.FunctionDef):
         outer = [*node.decorator_list, node.args, node.returns]
@@ -136,7 +133,7 @@ def _outside(name: str) -> Any:
 
 
 def flags(parser: argparse.ArgumentParser) -> dict[str, dict[str, Any]]:
-    """Each flag of a parser: its type, what it takes, and its default."""
+    """Each flag of a parser: its type, its number of values, its choices and its default."""
     return {
         each.dest: _flag(each)
         for each in parser._actions  # noqa: SLF001  argparse has no other way
@@ -165,5 +162,5 @@ def _type(action: argparse.Action) -> str:
 
 
 def tree_of(texts: Mapping[str, str]) -> Tree:
-    """A tree of files by their paths."""
+    """A tree of files, by their paths."""
     return Tree(texts.get)

@@ -1,4 +1,4 @@
-"""Trainers whose own words come first, where DeepSpeed's launcher puts `--local_rank`.
+"""Trainers whose own first words clash with the `--local_rank` of DeepSpeed's launcher.
 
 deepspeed 0.14.5 to 0.19.8 launcher/launch.py `main`.
 """
@@ -12,14 +12,14 @@ from tunec.targets.scripts.refusals import Refusal
 
 
 def without_rank_flag(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """What such a trainer needs beside DeepSpeed's engine if no launcher is requested."""
+    """Pin torchrun for such a trainer on DeepSpeed, if no launcher is requested."""
     if spec.launcher is not None or "parallel" not in draft.groups:
         return {}
     return {"launch.launcher": "torchrun"} if draft.parallel.engine == "deepspeed" else {}
 
 
 def refusing_rank_flag(first: str, source: str) -> Refusal:
-    """What it refuses; `first` is what its command line begins with."""
+    """The refusal of DeepSpeed's launcher; `first` is the first word of the command line."""
     return Refusal(
         ("launch.launcher",),
         f"its command line begins with {first}, where DeepSpeed's launcher puts a flag",

@@ -1,4 +1,4 @@
-"""What the parsers of several scripts take, as one table of flags."""
+"""The flags of several scripts' parsers, as one table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -28,7 +28,7 @@ def table_of(package: str, release: str, found: Mapping[str, Mapping[str, Any]])
 
 
 def _property(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One flag as all scripts that have it take it; what differs between them is left open."""
+    """One flag with the properties that all scripts with it share."""
     first = told[0]
     kind = _TYPES[first["type"]]
     found: dict[str, Any] = {"type": kind}

@@ -1,4 +1,4 @@
-"""What a trainer does not run, or runs otherwise than planned, though every key is well formed."""
+"""Plans that a trainer does not run, or runs differently, although every key is valid."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -14,7 +14,7 @@ from tunec.targets.deepspeed.refusals import Refusal
 __all__ = ["TEXT_ALONE", "Refusal", "read_by_omegaconf", "refusing", "seen_by_own_classes"]
 
 TEXT_ALONE: Final = "where samples hold text alone, `--set data.images.per_sample=0`"
-"""What helps where images are planned for a model that sees, and the data may have none."""
+"""The fix if a plan has images, and the user's data may have none."""
 
 
 def _sees_by_own_classes(plan: Plan) -> bool:
@@ -22,7 +22,7 @@ def _sees_by_own_classes(plan: Plan) -> bool:
 
 
 def seen_by_own_classes(source: str) -> Refusal:
-    """Images for classes of a model's own repository, which take another batch than `source`."""
+    """Refuses images for a model's own classes, whose batches differ from those of `source`."""
     return Refusal(
         ("model.path", "data.images"),
         "the model's own classes take images in another form than its batches have",
@@ -47,7 +47,7 @@ def _taking_out(name: str) -> Refusal:
 
 
 def read_by_omegaconf(*slots: str) -> Iterator[Refusal]:
-    """Texts in which a reader of OmegaConf, such as Hydra, would see references."""
+    """Refuses texts that OmegaConf, which Hydra uses, would read as references."""
     for slot in slots:
         yield Refusal(
             (slot,),
@@ -67,7 +67,7 @@ def _refers(slot: str, plan: Plan) -> bool:
 def refusing(
     name: str, refusals: Iterable[Refusal]
 ) -> Callable[[Plan, Version], Iterator[Diagnostic]]:
-    """The check of a target: an error for each refusal that holds for a plan at a version."""
+    """The check of a target: an error for each refusal that applies to a plan at a version."""
     known = (*refusals, _taking_out(name))
 
     def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:

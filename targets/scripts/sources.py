@@ -1,8 +1,8 @@
-"""Files of repositories that are on no package index, each pinned to a commit and to its content.
+"""Files of repositories that are on no package index, each pinned to a commit and its content.
 
-A file is taken from a clone that the user names, or fetched, when it is first asked for, and kept
-by the name of its content, as git names it (`git hash-object`), so what is used is what the rows
-were read from, or nothing.
+A file is taken from a clone that the user names, or downloaded, at first use, and stored under the
+hash of its content, as in git (`git hash-object`), so that only the file that the rows were read
+from is used.
 """
 
 import hashlib
@@ -32,19 +32,19 @@ class Source(Struct, frozen=True):
     commit: str
     path: str
     blob: str
-    """SHA-1 by which git names the content."""
+    """The SHA-1 of the content as a git blob."""
 
     @property
     def name(self) -> str:
-        """How the file is cited."""
+        """The citation of the file."""
         return f"{self.repository}@{self.commit[:7]}:{self.path}"
 
 
 def obtain(source: Source, clones: Iterable[Path] = (), cache: Path | None = None) -> Path:
-    """Where the file is on this machine: taken from a clone, or fetched, if it is not there yet.
+    """The path of the file on this machine: taken from a clone, or downloaded, if it is absent.
 
-    `clones` are clones of repositories, of any of them and at any commit: the content is looked up
-    in their history. Raises EnvironmentUnavailable where it cannot be had, or is another file.
+    `clones` are clones of any repositories, at any commit: the content is looked up in their
+    history. Raises EnvironmentUnavailable if it cannot be obtained, or its content differs.
     """
     place = place_of(source, cache)
     if not place.exists() or blob(place.read_bytes()) != source.blob:
@@ -56,21 +56,21 @@ def obtain(source: Source, clones: Iterable[Path] = (), cache: Path | None = Non
 def obtain_all(
     repository: str, commit: str, blobs: Mapping[str, str], folder: str = ""
 ) -> dict[str, str]:
-    """Where the files of a commit are on this machine, by their paths below a folder of it.
+    """The local paths of a commit's files, by their paths below a folder of it.
 
-    `blobs`: what git calls the content of each. Raises EnvironmentUnavailable.
+    `blobs`: the git hash of each content. Raises EnvironmentUnavailable.
     """
     every = {path: Source(repository, commit, folder + path, blob) for path, blob in blobs.items()}
     return {path: str(obtain(source)) for path, source in every.items()}
 
 
 def place_of(source: Source, cache: Path | None = None) -> Path:
-    """Where the file is kept, once it has been obtained."""
+    """The path at which the file is stored."""
     return (cache or default_cache().parent / "sources") / f"{source.blob}.py"
 
 
 def _in_clone(source: Source, clone: Path) -> bytes | None:
-    """The content from a clone's history, None where it is not there."""
+    """The content from a clone's history; None if it is not there."""
     git = shutil.which("git")
     if git is None:
         return None
@@ -81,7 +81,7 @@ def _in_clone(source: Source, clone: Path) -> bytes | None:
 
 
 def blob(content: bytes) -> str:
-    """The name that git gives a content."""
+    """The git hash of a content."""
     return hashlib.sha1(b"blob %d\0%b" % (len(content), content), usedforsecurity=False).hexdigest()
 
 
@@ -99,7 +99,7 @@ def _fetched(source: Source) -> bytes:
 
 
 def _keep(content: bytes, place: Path) -> None:
-    """Write beside the place and rename, so that nobody reads half a file."""
+    """Write a temporary file and rename it, so that nobody reads half a file."""
     place.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=place.parent)
     with os.fdopen(handle, "wb") as file:

@@ -1,4 +1,4 @@
-"""How bash and the launchers are asked about a launch script with flags, and where these stand."""
+"""How bash and the launchers are run on a launch script with flags, and the places of the flags."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _VARIABLE: Final = re.compile(r"\$[\w{(]")
 
 
 def shell_programs(name: str, style: Style) -> tuple[Program, ...]:
-    """bash and the launchers before the launch script of that name."""
+    """bash and the launchers for the launch script of that name."""
 
     def places(text: str, file: str) -> Mapping[str, Found]:
         return {**found_in(text, file), **_flags(text, file, style)}
@@ -25,7 +25,7 @@ def shell_programs(name: str, style: Style) -> tuple[Program, ...]:
 
 
 def _flags(text: str, file: str, style: Style) -> dict[str, Found]:
-    """Each flag's place, by its key."""
+    """The place of each flag, by its key."""
     return {
         f"{FLAGS}.{style.known_as(word.text.removeprefix('--').partition('=')[0])}": Found(
             word.text, word.span
@@ -37,9 +37,9 @@ def _flags(text: str, file: str, style: Style) -> dict[str, Found]:
 
 
 def flag_words(case: Case, name: str) -> list[str]:
-    """The words from the script's first flag on, as the shell gives them to it.
+    """The words from the script's first flag on, as the shell passes them.
 
-    Raises NotAsked where they hold a variable that only a running shell knows.
+    Raises NotAsked if they contain a variable that only a running shell knows.
     """
     text = case.text(name)
     words = launched_words(text, name, NODE)

@@ -1,1 +1,1 @@
-"""kohya-ss/sd-scripts: configs and commands of its trainers, which are read and never written."""
+"""kohya-ss/sd-scripts: configs and commands of its trainers, which are only read."""

@@ -1,4 +1,4 @@
-"""The data's own file of sd-scripts, of which each set and each of its folders has a place.
+"""The data config of sd-scripts, in which each set and each of its folders has a position.
 
 `datasets.[0].subsets.[1].image_dir` is a key of the second folder of the first set.
 """
@@ -14,7 +14,7 @@ from tunec.targets.sd_scripts.packages import SOURCE
 
 SETS: Final = tuple(f"datasets.[{number}]" for number in range(8))
 FOLDERS: Final = tuple(f"{at}.subsets.[{number}]" for at in SETS for number in range(16))
-"""Places of sets and folders that are read; further ones have no row."""
+"""The positions of sets and folders that are read; no row reads further ones."""
 _CONFIG: Final = f"{SOURCE} library/config_util.py"
 _GENERATE: Final = f"{_CONFIG} `BlueprintGenerator.generate`"
 Found = Mapping[str, Json]
@@ -25,7 +25,7 @@ def _keys(name: str) -> tuple[str, ...]:
 
 
 def _one(found: Found, name: str) -> Json:
-    """What all sets have; None where they differ, or it is not set."""
+    """The value that all sets share; None if they differ, or it is not set."""
     general = found.get(f"general.{name}")
     sets = [found[f"{at}.{name}"] for at in SETS if f"{at}.{name}" in found] or [general]
     return sets[0] if all(each == sets[0] for each in sets) else None
@@ -42,7 +42,7 @@ def _resolution(found: Found) -> Mapping[str, Any]:
 
 
 def _train(found: Found) -> Mapping[str, Any]:
-    """Every folder as often as an epoch sees it."""
+    """Every training folder, as often as an epoch repeats it."""
     repeats = _repeats(found)
     if any(found.get(f"{at}.is_reg") for at in FOLDERS):
         return {}
@@ -57,7 +57,7 @@ def _train(found: Found) -> Mapping[str, Any]:
 
 
 def _repeats(found: Found) -> Any:
-    """How often a folder is seen: as itself says, its set, or all."""
+    """The repeats of a folder: set by itself, its set, or for all."""
 
     def times(at: str) -> Json:
         around = (at, at.partition(".subsets")[0], "general")

@@ -1,4 +1,4 @@
-"""Keys of sd-scripts without a slot: what other programs do without each."""
+"""Keys of sd-scripts without a slot: what other programs do instead."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -75,7 +75,7 @@ _HARMLESS: Final = (
     ),
     ("processes wait for each other as the new program has them", ("ddp_timeout",)),
 )
-"""Keys without which training is the same, by why that is so."""
+"""Keys that do not affect training, by the reason."""
 _OTHER: Final = (
     (
         "the loss is not weighted so",
@@ -148,7 +148,7 @@ _OTHER: Final = (
     ("the adapter's norms are not bounded", _FLAGS, ("scale_weight_norms",)),
     ("checkpoints are kept by their number", _FLAGS, ("save_last_n_epochs", "save_last_n_steps")),
 )
-"""Keys without which another thing happens: what, its source, and which."""
+"""Keys whose absence changes the run: what happens instead, its source, and the keys."""
 
 
 def _leaves(names: Iterable[str], source: str, instead: str, harmless: Any) -> Iterator[Moved]:
@@ -156,7 +156,7 @@ def _leaves(names: Iterable[str], source: str, instead: str, harmless: Any) -> I
 
 
 def _everywhere(name: str) -> Iterator[str]:
-    """A key of the data's own file, at each place that it can have."""
+    """The positions at which a key of the data config can be."""
     yield from (f"{at}.{name}" for at in ("general", *SETS, *FOLDERS))
 
 
@@ -187,4 +187,4 @@ DATA_LEAVES: Final = tuple(
     for name, (why, source) in _OF_DATA.items()
     for each in _leaves(_everywhere(name), source, why, never if name == "class_tokens" else _OFF)
 )
-"""What is done without each key of the data's own file."""
+"""What is done without each key of the data config."""

@@ -1,4 +1,4 @@
-"""The weights that people name by the file in which their makers publish them."""
+"""Weights that users name by the published file."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -15,12 +15,12 @@ _PUBLISHED: Final[Mapping[str, str]] = {
     "sd3.5_medium": "stabilityai/stable-diffusion-3.5-medium",
     "sd3.5_large": "stabilityai/stable-diffusion-3.5-large",
 }
-"""Names of files, without their ending, at the top of the repositories of their makers."""
+"""Names of files, without suffix, at the root of their makers' repositories."""
 _ENDINGS: Final = (".safetensors", ".ckpt", ".sft")
 
 
 def repository(path: str) -> str:
-    """The repository of a published file; any other path as it is."""
+    """The repository of a published file; any other path unchanged."""
     name = PurePosixPath(path.replace("\\", "/"))
     known = _PUBLISHED.get(name.stem) if name.suffix in _ENDINGS else None
     return known or path

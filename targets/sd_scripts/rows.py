@@ -1,4 +1,4 @@
-"""Keys of sd-scripts' configs, which are its flags, as slots: read, and never written."""
+"""Keys of sd-scripts' configs, which are its flags, as slots: only read."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -35,15 +35,15 @@ _TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
         *(f"single_transformer_blocks.{number}.proj_out" for number in range(38)),
     ),
 }
-"""Names that diffusers has for the layers which a network module adapts unless its arguments say
-otherwise: every linear layer, and convolution of one pixel, of the blocks (networks/lora.py
+"""diffusers' names of the layers that a network module adapts by default: every linear layer, and
+every convolution of one pixel, of the blocks (networks/lora.py
 `LoRANetwork.UNET_TARGET_REPLACE_MODULE`, networks/lora_flux.py `FLUX_TARGET_REPLACE_MODULE_*`)."""
 _NETWORK: Final = ("network_module", "network_dim", "network_alpha", "network_args")
 _PLAIN_ARGUMENTS: Final = ("verbose", "train_t5xxl", "split_qkv", "train_blocks")
 
 
 def _adapter(found: Found) -> Values:
-    """LoRA of every layer of the blocks; further arguments of a network stand for no slot."""
+    """LoRA on every layer of the blocks; further arguments of a network have no slot."""
     targets = _TARGETS.get(str(found.get("network_module")))
     told = arguments(found.get("network_args"))
     if targets is None or told is None or any(not _is_plain(*each) for each in told.items()):
@@ -59,7 +59,7 @@ def _adapter(found: Found) -> Values:
 
 
 def _is_plain(name: str, value: Any) -> bool:
-    """Whether an argument of a network is as if it were left out."""
+    """Whether an argument of a network has no effect."""
     usual = {"train_blocks": "all"}.get(name, False)
     return name == "verbose" or (name in _PLAIN_ARGUMENTS and str(value) == str(usual))
 
@@ -119,7 +119,7 @@ COMPUTE: Final = (
 
 
 def _micro(found: Found) -> Values:
-    """Where it is not set, the data's own file may set it."""
+    """The micro batch; if the flag is not set, the data config may set it."""
     micro = found.get("train_batch_size", None if "dataset_config" in found else 1)
     return {} if micro is None else {"batch.micro": micro}
 
@@ -195,7 +195,7 @@ _USUAL: Final = _optimizer({})
 
 
 def _rate(found: Found) -> Values:
-    """That of the denoiser where it has one of its own."""
+    """The learning rate: the denoiser's own, if it has one."""
     rate = found.get("unet_lr")
     return {"optimizer.learning_rate": found.get("learning_rate", 2e-6) if rate is None else rate}
 

@@ -1,8 +1,8 @@
-"""Writes what the parsers of sd-scripts take, by release, from a clone of its repository.
+"""Writes the flags of sd-scripts' parsers, by release, from a clone of its repository.
 
-`python -m tunec.targets.sd_scripts.schema CLONE` rewrites `schemas/json/sd-scripts/*.json`: of
-every script that trains, its `setup_parser` is run, and each flag kept with its type, words and
-default, with the flags that a script lacks.
+`python -m tunec.targets.sd_scripts.schema CLONE` rewrites `schemas/json/sd-scripts/*.json`: for
+every training script `setup_parser` is run, and each flag is stored with its type, choices and
+default, together with the flags that a script lacks.
 """
 
 import subprocess
@@ -43,7 +43,7 @@ def _trains(name: str) -> bool:
 
 
 def _git(clone: Path, *arguments: str) -> str | None:
-    """What git says of a clone; None where it refuses."""
+    """git's output for a clone; None if it fails."""
     asked = ["git", "-C", str(clone), *arguments]  # the person who regenerates names the clone
     done = subprocess.run(asked, check=False, capture_output=True, text=True)  # noqa: S603
     return done.stdout if done.returncode == 0 else None

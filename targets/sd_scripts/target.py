@@ -1,6 +1,6 @@
-"""kohya-ss/sd-scripts: `--config_file`, the data's own file, and command lines, which are read.
+"""kohya-ss/sd-scripts: `--config_file`, the data config, and command lines, which are only read.
 
-A config's keys are the flags; a section's name means nothing. What the flags say goes before it.
+A config's keys are the flags; a section's name has no meaning. Flags override the config.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,21 +22,21 @@ _OWN: Final = frozenset(
         *("caption_extension", "enable_bucket", "min_snr_gamma", "network_args", "xformers"),
     }
 )
-"""Flags that no other program has but musubi-tuner, which calls its model otherwise."""
+"""Flags that only musubi-tuner shares, which has another flag for its model."""
 _LEAST: Final = 3
 _OF_OTHERS: Final = frozenset({"dit", "model_family", "data_backend_config", "job"})
 _MODEL: Final = "pretrained_model_name_or_path"
 
 
 def _is_config(document: Json) -> bool:
-    """Whether keys are flags of a script that trains: some of its own, and no other program's."""
+    """Whether keys are flags of a training script: some of its own, and none of other programs."""
     keys = frozenset(document) if isinstance(document, Mapping) else frozenset()
     own = len(_OWN & keys)
     return not _OF_OTHERS & keys and own >= (_LEAST if _MODEL in keys else 2 * _LEAST)
 
 
 def _foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """What is trained, or seen, besides what slots say."""
+    """What is trained or repeated besides what slots express."""
     is_cached = found.get("cache_text_encoder_outputs") or found.get("network_train_unet_only")
     if "network_module" in found and not is_cached:
         why = "adapters of text encoders are trained too; the new run trains the denoiser's alone"
@@ -65,4 +65,4 @@ TARGET: Final = Target(
     cannot=cannot_of(PACKAGE),
     run_by="simpletuner",
 )
-"""What the scripts of kohya-ss/sd-scripts that train are given."""
+"""The target for training scripts of kohya-ss/sd-scripts."""

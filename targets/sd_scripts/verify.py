@@ -1,4 +1,4 @@
-"""The files of sd-scripts that are run to ask what it makes of a config, and what they need."""
+"""The files of sd-scripts that are run on a config, and the packages that they need."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,7 +11,7 @@ REQUIREMENTS: Final = (
     *("huggingface-hub==0.34.3", "tokenizers==0.21.4", "toml==0.10.2", "transformers==4.54.1"),
     "voluptuous==0.15.2",
 )
-"""As requirements.txt of 0.10.1 pins them; torch is not needed to read arguments."""
+"""The pins of requirements.txt of 0.10.1; parsing arguments needs no torch."""
 _FILES: Final = {
     "train_network.py": "2f8797d25a38b09623ffd62505fdb0e803b9aa69",
     "sdxl_train_network.py": "5c5bcd63a371fa8bec758ab7360112549b0de6c4",
@@ -26,17 +26,17 @@ _FILES: Final = {
     "library/sai_model_spec.py": "0ac9b3be93f718f561cbfa12c5c2c26b1059e446",
     "library/strategy_base.py": "6e6487eaef2cf6f167b4f23ef2e9c02331243ac1",
 }
-"""Files of the newest release, by what git calls their content."""
+"""Files of the newest release, by their git hashes."""
 
 
 def sources() -> Mapping[str, str]:
-    """Where each file is on this machine. Raises EnvironmentUnavailable."""
+    """The local path of each file. Raises EnvironmentUnavailable."""
     return obtain_all("kohya-ss/sd-scripts", COMMITS[RELEASES[-1]], _FILES)
 
 
 def question(
     program: str, argv: tuple[str, ...] = (), config: str | None = None, data: str | None = None
 ) -> dict[str, Any]:
-    """What is asked about a command, and the texts of its files."""
+    """The question about a command, with the texts of its files."""
     told = {"program": program, "argv": list(argv), "config": config, "data": data}
     return {"verb": "settle", "sources": sources(), **told}

@@ -1,1 +1,1 @@
-"""SkyPilot: the task that asks a cloud for machines and starts the processes there."""
+"""SkyPilot: the task that requests machines of a cloud and starts the processes there."""

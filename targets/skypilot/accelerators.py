@@ -1,4 +1,4 @@
-"""What SkyPilot calls the devices of the catalogue."""
+"""SkyPilot's names for the devices of the catalogue."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -31,7 +31,7 @@ NAMES: Final[Mapping[str, str]] = {
     "v100-sxm2-32g": "V100-32GB",
 }
 """skypilot-org/skypilot-catalog catalogs/v8/common/accelerators.csv `AcceleratorName`. Some clouds
-give an A100, H100 or V100 by PCIe under the name of the usual form; no name means that one alone,
-so that a plan for it cannot be said."""
+offer an A100, H100 or V100 by PCIe under the name of the SXM device; no name selects only the PCIe
+device, so that a plan for it cannot be expressed."""
 MODELS: Final[Mapping[str, str]] = {name.lower(): model for model, name in NAMES.items()}
-"""The device of a name, which SkyPilot takes in any case (`canonicalize_accelerator_name`)."""
+"""The device of a name, whose case SkyPilot ignores (`canonicalize_accelerator_name`)."""

@@ -1,4 +1,4 @@
-"""What a task brings to its machines: the user's own files, and what is installed there."""
+"""What a task copies to its machines: the user's own files, and installed packages."""
 
 import posixpath
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ _WORKDIR: Final = "~/sky_workdir"
 
 
 def mounted(path: str) -> str | None:
-    """The place of a file that the run names so, as it is seen from the bundle's root.
+    """The path on the machine of a file that the run names so, relative to the bundle's root.
 
-    None where no mount can put it there: above the home directory.
+    None if no mount can put it there: above the home directory.
     """
     if path.startswith(("/", "~")):
         return path
@@ -34,7 +34,7 @@ def mounted(path: str) -> str | None:
 
 
 def _write_setup(plan: Plan) -> Mapping[str, Json]:
-    """The user's lines, and what is installed: nothing in a container, which holds it."""
+    """The user's lines and the installation, which a container does not need."""
     setup = plan.job.setup
     installs = "" if plan.job.image else f"{torch_line(plan)}{packages_line(plan)}"
     text = f"{setup_text(setup)}{called(setup)}{installs}"
@@ -52,7 +52,7 @@ def _installs(plan: Plan) -> bool:
 
 
 def _write_mounts(plan: Plan) -> Mapping[str, Json]:
-    """The user's own files where the run finds them: the bundle is `~/sky_workdir`."""
+    """The user's own files at the paths that the run uses: the bundle is `~/sky_workdir`."""
     outside = (path for path in local_files(plan) if path.startswith(("..", "/", "~")))
     pairs = ((path, mounted(path)) for path in outside)
     found = {remote: path for path, remote in pairs if remote is not None}

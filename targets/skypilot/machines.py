@@ -1,4 +1,4 @@
-"""Which machines a task asks for: accelerators, memory, how many, where, in which image."""
+"""The machines that a task requests: accelerators, memory, number, place, image."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def _write_accelerators(plan: Plan) -> Mapping[str, Json]:
 
 
 def _one(asked: Json) -> tuple[str, int]:
-    """Name and number, of `{L4: 2}` and of `L4:2`; ValueError for a choice of several."""
+    """The name and number in `{L4: 2}` or `L4:2`. Raises ValueError for several alternatives."""
     if isinstance(asked, str):
         name, _, number = asked.partition(":")
         return name, int(number or 1)
@@ -39,7 +39,7 @@ def _read_per_node(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _write_memory(plan: Plan) -> Mapping[str, Json]:
-    """At least the host memory that is asked for, in whole GiB."""
+    """At least the requested host memory, in whole GiB."""
     return {_MEMORY: f"{-(-plan.job.host_memory // _GIB)}+"}
 
 
@@ -57,7 +57,7 @@ def _write_image(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_image(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """A container; an image of a machine is the cloud's."""
+    """The container image; a machine image belongs to the cloud."""
     image = found[_IMAGE]
     is_container = isinstance(image, str) and image.startswith(_DOCKER)
     return {"job.image": image.removeprefix(_DOCKER)} if is_container else {}

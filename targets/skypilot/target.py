@@ -1,4 +1,4 @@
-"""The skypilot target: task.yaml, and accelerate's settings where it starts the processes."""
+"""The skypilot target: task.yaml, and accelerate's settings if it starts the processes."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ _FP16: Final = "DS_ALLOW_DEPRECATED_FP16"
 
 
 def _read_environment(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """A variable without a value must be given on the command line."""
+    """The variables; one without a value must be given on the command line."""
     pairs = ((name, value) for name, value in found["envs"].items() if value is not None)
     return {"launch.environment": tuple((name, str(value)) for name, value in pairs)}
 
@@ -98,7 +98,7 @@ def _write_run(plan: Plan) -> Mapping[str, Json]:
 
 
 _CONFIG: Final = "skypilot/accelerate.yaml"
-"""As `run` sees it, which works in the root of the bundle."""
+"""The path that `run` sees, which works in the root of the bundle."""
 
 
 def _hosts(per_node: int) -> str:
@@ -129,7 +129,7 @@ def _read_world(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _by_launcher(plan: Plan) -> bool:
-    """Whether flags of the launcher say how many processes there are."""
+    """Whether flags of the launcher set the number of processes."""
     by_program = plan.launch.launcher == "python" and plan.parallel.world > 1
     return not by_accelerate(plan) and not by_program
 
@@ -152,7 +152,7 @@ _COMMAND: Final = (
 
 
 def _beyond(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
-    """Files that a machine cannot be given where the run looks for them."""
+    """Files that cannot be mounted at the path that the run uses."""
     files = tuple(each for each in local_files(plan) if mounted(each) is None)
     if files:
         yield Diagnostic(
@@ -166,7 +166,7 @@ def _beyond(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
 
 
 def _unbounded(plan: Plan) -> Iterator[Diagnostic]:
-    """skypilot 0.9.3 to 0.14.1 client/cli `launch`: `--down` heeds the end of jobs."""
+    """Warns of a time limit: skypilot 0.9.3 to 0.14.1 client/cli `launch` has `--down` only."""
     if plan.job.time_limit is not None:
         yield Diagnostic(
             "time-not-bounded",

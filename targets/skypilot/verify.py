@@ -1,4 +1,4 @@
-"""How SkyPilot is asked about task.yaml, and the launchers about its command."""
+"""How SkyPilot is run on task.yaml, and the launchers on its command."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ BESIDE: Final = (
     *("opentelemetry-api==1.45.2", "orjson==3.13.0", "casbin==1.43.0"),
     *("simpleeval==1.0.8", "sqlalchemy-adapter==1.9.0"),
 )
-"""What `sky` imports (`Requires-Dist` of skypilot 0.14.1 and of these)."""
+"""Packages that `sky` imports (`Requires-Dist` of skypilot 0.14.1 and of these)."""
 
 
 def _on_skypilot(case: Case) -> Where:
@@ -45,7 +45,7 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 
 _WORKDIR: Final = "workdir"
-"""Made a path of the machine that was asked."""
+"""A key that SkyPilot resolves to a path of its machine."""
 
 
 def _run(case: Case) -> str:

@@ -1,1 +1,1 @@
-"""Slurm: the batch script that asks for nodes and starts the processes on each of them."""
+"""Slurm: the batch script that requests nodes and starts the processes on each of them."""

@@ -1,4 +1,4 @@
-"""Lengths of time as sbatch has them: `1-12:30:00` and its shorter forms."""
+"""Durations in sbatch's format: `1-12:30:00` and its shorter forms."""
 
 import re
 from typing import Final
@@ -10,7 +10,7 @@ or hours:minutes:seconds."""
 
 
 def written(seconds: int) -> str:
-    """Seconds as `2-03:04:05`, without the days where there are none."""
+    """Seconds as `2-03:04:05`, without the days if there are none."""
     hours, rest = divmod(seconds, 3600)
     days, hours = divmod(hours, 24)
     clock = f"{hours:02}:{rest // 60:02}:{rest % 60:02}"
@@ -18,7 +18,7 @@ def written(seconds: int) -> str:
 
 
 def seconds_of(text: str) -> int | None:
-    """The seconds that a length of time is; None for words (`UNLIMITED`) and other forms."""
+    """The seconds of a duration; None for words (`UNLIMITED`) and other forms."""
     found = _DAYS.fullmatch(text)
     if found:
         days, hours, minutes, seconds = (int(each or 0) for each in found.groups())

@@ -1,4 +1,4 @@
-"""train.sbatch as data, both ways: what Slurm is asked for, and the command of a launch script."""
+"""train.sbatch as data, in both directions: requested resources, and a launch script's command."""
 
 import re
 import shlex
@@ -17,14 +17,15 @@ _OPTION: Final = re.compile(r"#SBATCH[ \t]+--([a-z][a-z-]*)(?:=(\S+))?[ \t]*")
 _LITERAL: Final = re.compile(r"[$`]")
 _CONTAINER: Final = re.compile(r"(?:^srun|^ ) [^\n]*--container-image=(\S+)", re.MULTILINE)
 _CONFIG: Final = "slurm/accelerate.yaml"
-"""As a job sees it, which works where it was submitted: in the root of its bundle."""
+"""The path that a job sees, which runs where it was submitted: in the root of its bundle."""
 COUNTS: Final = frozenset(
     {
         *("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus", "gpus_per_node"),
         *("gpus_per_task", "mem", "mem_per_cpu", "mem_per_gpu"),
     }
 )
-"""Options whose values are numbers where they look like one; a partition may be called `2024`."""
+"""Options whose values are read as numbers if they look like one; a partition may be called
+`2024`."""
 
 # The first node of the list is the one that the others meet at; two jobs that share it have
 # different numbers, and so different ports of the range that no service registers.
@@ -39,8 +40,8 @@ _IN_CONTAINER: Final = (
     '  --container-image={} --container-workdir="${{PWD}}" \\\n'
     '  --container-mounts="${{beside}}:${{beside}}" \\\n'
 )
-"""pyxis makes the image a root file system that sees nothing of the node but what is mounted: the
-bundle, and what lies beside it (NVIDIA/pyxis v0.20.0 args.c `spank_opts`)."""
+"""pyxis makes the image a root file system without the node's files, except those that are mounted:
+the bundle and its neighbours (NVIDIA/pyxis v0.20.0 args.c `spank_opts`)."""
 _BASH: Final = '  bash -c \'start "$@"\' start "$@"\n'
 
 
@@ -50,8 +51,8 @@ _BASH: Final = '  bash -c \'start "$@"\' start "$@"\n'
 def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
     """The text of train.sbatch: options, variables, and the step that starts each node's command.
 
-    Where devices are chosen there is one node, and no step: a step is given devices of Slurm's
-    choice, and their variable with them.
+    If devices are selected there is one node and no step, since Slurm would choose the devices of a
+    step and set their variable.
     """
     comment = "".join(f"# {line}\n" for line in header)
     options = "".join(_options(values[SECTION]))
@@ -74,7 +75,7 @@ def _options(asked: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _export(name: str, value: str) -> str:
-    """A variable as it is written; ShellCheck takes a `$` in single quotes for a mistake."""
+    """A variable's export; ShellCheck reports a `$` in single quotes as a mistake."""
     note = "# shellcheck disable=SC2016\n" if _LITERAL.search(value) else ""
     return f"{note}export {name}={shlex.quote(value)}\n"
 
@@ -101,12 +102,12 @@ def _started(values: Mapping[str, Json]) -> tuple[str, ...]:
 
 
 def _setup(lines: tuple[str, ...]) -> str:
-    """The user's lines; ShellCheck does not look into the files that they read."""
+    """The user's lines; ShellCheck does not check the files that they source."""
     return f"# shellcheck disable=SC1090,SC1091\n{setup_text(lines)}" if lines else ""
 
 
 def _step(values: Mapping[str, Json]) -> str:
-    """The step that starts each node's command, in a container where one is named."""
+    """The step that starts each node's command, in a container if one is named."""
     image = values.get("container")
     if image is None:
         return _STEP + _BASH
@@ -114,7 +115,7 @@ def _step(values: Mapping[str, Json]) -> str:
 
 
 def _enroot(image: str) -> str:
-    """An image as enroot names it: `nvcr.io#nvidia/pytorch:25.10` (enroot doc/cmd/import.md)."""
+    """An image in enroot's format: `nvcr.io#nvidia/pytorch:25.10` (enroot doc/cmd/import.md)."""
     host, slash, rest = image.partition("/")
     is_registry = bool(slash) and bool({".", ":"} & set(host)) and not host.startswith((".", "~"))
     return f"{host}#{rest}" if is_registry else image
@@ -124,7 +125,7 @@ def _enroot(image: str) -> str:
 
 
 def parse(text: str) -> Json:
-    """The keys and values of a batch script: ours, or another simple one."""
+    """The keys and values of a batch script: tunec's, or another simple one."""
     document: dict[str, Any] = {}
     for key, found in found_in(text, "train.sbatch").items():
         if "." not in key:
@@ -133,7 +134,7 @@ def parse(text: str) -> Json:
 
 
 def found_in(text: str, file: str) -> dict[str, Found]:
-    """The keys of a batch script with the places where they stand.
+    """The keys of a batch script with their places.
 
     Keys are those of a launch script, and `sbatch` with a key for each option below it, spelled
     with underscores. Only options before the first command count (sbatch manual page).
@@ -149,7 +150,7 @@ def found_in(text: str, file: str) -> dict[str, Found]:
 
 
 def _prepared(text: str, file: str) -> dict[str, Found]:
-    """The container and the user's lines, as far as there are some."""
+    """The container and the user's lines, if there are any."""
     start = start_of(file)
     setup, image = setup_lines(text), _CONTAINER.search(text)
     found = {"setup": Found(list(setup), start)} if setup else {}

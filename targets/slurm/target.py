@@ -1,4 +1,4 @@
-"""The slurm target: train.sbatch, and accelerate's settings where it starts the processes."""
+"""The slurm target: train.sbatch, and accelerate's settings if it starts the processes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ def _key(name: str) -> str:
 
 
 def _chooses(plan: Plan) -> bool:
-    """Whether the plan names its devices, which Slurm has no option for."""
+    """Whether the plan selects devices, which Slurm has no option for."""
     return bool(plan.devices.visible)
 
 
@@ -50,7 +50,7 @@ def _chooses(plan: Plan) -> bool:
 
 
 def _least(plan: Plan) -> int:
-    """Devices that a node needs so that those of the plan are among them."""
+    """The number of devices that a node needs to contain those of the plan."""
     numbers = [int(name) for name in plan.devices.visible if name.isdecimal()]
     return max([len(plan.devices.visible), *(number + 1 for number in numbers)])
 
@@ -67,7 +67,7 @@ def _write_devices(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_devices(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Of a whole node (`exclusive`) the run may use fewer devices than there are."""
+    """The devices; on a whole node (`exclusive`) the run may use fewer than there are."""
     values: dict[str, Any] = {}
     if isinstance(found.get(_key("nodes")), int):
         values["devices.nodes"] = found[_key("nodes")]
@@ -120,7 +120,7 @@ def _write_memory(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_memory(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """`--mem=0` is all of a node's memory, however much that is."""
+    """The host memory; `--mem=0` is all memory of a node, whatever its size."""
     size = _SIZE.fullmatch(str(found[_key("mem")]).upper())
     bytes_ = int(size[1]) * _UNITS[size[2]] if size else 0
     return {"job.host_memory": bytes_} if bytes_ else {}
@@ -152,7 +152,7 @@ _MEMORY: Final = (
 
 
 def _ends(plan: Plan) -> bool:
-    """Whether the spec says when the cluster is to end the run."""
+    """Whether the spec sets a time limit."""
     return plan.job.time_limit is not None
 
 
@@ -187,19 +187,19 @@ _LENGTH: Final = (
 
 
 def _word(name: str, slot: str, source: str) -> Entry:
-    """An option that holds a word; absent, the cluster's own holds."""
+    """An option that holds a word; without it the cluster's default applies."""
     return same(_key(name), slot, f"{_MANUAL}: {source}", absent=((ALWAYS, None),))
 
 
 def _cpus(plan: Plan) -> int:
-    """A CPU for each process, and for each of its data loading processes."""
+    """A CPU for each process, and for each of its data loader workers."""
     counted = processes(plan)
     started = counted[1] if counted else plan.devices.per_node
     return started * (1 + plan.runtime.dataloader_workers)
 
 
 def _is_one_step(plan: Plan) -> bool:
-    """Whether a step of srun starts the run, which is what takes a container."""
+    """Whether a step of srun starts the run, as a container needs."""
     return not _chooses(plan)
 
 
@@ -238,7 +238,7 @@ _PREPARED: Final = (
 
 
 def _by_name(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
-    """Devices are chosen on one node only: other nodes would have to name theirs alike."""
+    """Devices can only be selected on one node, since other nodes may number theirs differently."""
     yield from LAUNCH_SH.check(plan, dialect)
     counted = processes(plan)
     if _chooses(plan) and counted is not None and counted[0] > 1:

@@ -1,4 +1,4 @@
-"""How bash, ShellCheck, sbatch and the launchers are asked about train.sbatch.
+"""How bash, ShellCheck, sbatch and the launchers are run on train.sbatch.
 
 No line of the script is run, and no job is queued.
 """
@@ -28,12 +28,12 @@ _NODE: Final[Mapping[str, str]] = {
     "MASTER_PORT": "29500",
     "HOSTFILE": "hostfile",
 }
-"""What the script finds out on the first of several nodes."""
+"""Variables that the script computes on the first of several nodes."""
 _PATHS: Final = ("output", "error")
 _WHOLE_NODE: Final = "exclusive"
 _COMMANDS: Final = ("nodes", "per_node", "include", "script")
 _CPUS: Final = 256
-"""CPUs of a node where the plan asks for fewer."""
+"""The CPUs of a node, unless the plan needs more."""
 
 
 def _on_shellcheck(_: Case) -> Where:
@@ -54,7 +54,7 @@ def _ask_bash(case: Case, _: Answers) -> Question:
 
 
 def _hear_bash(case: Case, _: Any) -> Heard:
-    """The script's variables and its launcher; a launcher with a parser says the rest."""
+    """The script's variables and its launcher, whose own parser provides the rest."""
     said = _read(case)
     values = {key: value for key, value in said.items() if key not in (SECTION, *_COMMANDS)}
     if said.get("launcher") == "python" and "script" in said:
@@ -90,7 +90,7 @@ def _ask_slurm(case: Case, _: Answers) -> Question:
 
 
 def _hear_slurm(_: Case, answer: Any) -> Heard:
-    """The options as sbatch has them; a path is by then one of the machine that was asked."""
+    """The options as sbatch reads them, without paths, which it resolves on its machine."""
     said = {key: value for key, value in answer["values"].items() if key not in _PATHS}
     absent = dict.fromkeys(("exclusive", "gres", "mem", "time", "partition", "account", "qos"))
     return Heard(values=flat({SECTION: {**absent, **{k: _typed(k, v) for k, v in said.items()}}}))

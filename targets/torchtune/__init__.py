@@ -1,1 +1,1 @@
-"""torchtune: read, and never written."""
+"""torchtune: files are only read."""

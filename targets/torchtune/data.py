@@ -22,14 +22,14 @@ _SOURCES: Final = {
     "cnn_dailymail_articles_dataset": "ccdv/cnn_dailymail",
     "wikitext_dataset": "EleutherAI/wikitext_document_level",
 }
-"""The data set that a builder reads by itself: its argument `source`."""
+"""The data set that a builder reads by default: its argument `source`."""
 _FILES: Final = ("json", "csv", "parquet", "arrow", "text")
 _COLUMNS: Final = "messages, prompts with completions, or text"
 _TAKEN: Final = ("_component_", "source", "data_files", "packed", "split")
 
 
 def parts(found: Found, name: str = "dataset") -> tuple[dict[str, Json], ...]:
-    """Each data set's builder and arguments; a list of them is joined."""
+    """The builder and arguments of each data set; those of a list are joined."""
     if isinstance(found.get(name), list):
         return tuple(each for each in found[name] if isinstance(each, dict))
     keys = [key for key in found if key.startswith(f"{name}.")]
@@ -38,7 +38,7 @@ def parts(found: Found, name: str = "dataset") -> tuple[dict[str, Json], ...]:
 
 
 def path_of(part: Mapping[str, Json]) -> str | None:
-    """The data set of the hub, or the file, that a builder reads."""
+    """The data set on the hub, or the file, that a builder reads."""
     kind = str(part.get("_component_", "")).rpartition(".")[2]
     source = part.get("source", _SOURCES.get(kind))
     files = part.get("data_files")
@@ -55,7 +55,7 @@ def _train(found: Found) -> Values:
 
 
 def _evaluated(found: Found) -> Values:
-    """Nothing without a number of steps; a part of what is trained on is no slot's value."""
+    """The evaluation: none without steps; a part of the training data has no slot value."""
     steps, held = found.get("run_val_every_n_steps"), parts(found, "dataset_val")
     if not steps:
         return {"data.evaluation": None, "schedule.evaluation_steps": None}
@@ -82,14 +82,14 @@ def forms(found: Found) -> Iterator[tuple[str, str]]:
 
 
 def _split(part: Mapping[str, Json]) -> dict[str, Json]:
-    """A data set as `load_dataset` is given it, in TRL's words."""
+    """A data set as arguments of `load_dataset`, under TRL's keys."""
     source, files = part.get("source"), part.get("data_files")
     held = {"path": source, "data_files": files} if files else {"path": path_of(part)}
     return {**held, "split": part.get("split", "train")}
 
 
 def _splits(found: Found) -> Values:
-    """The data sets where one is a part: rows say those that are used whole."""
+    """The data sets, if one is a part; rows read those that are used whole."""
     every = [_split(each) for each in parts(found)]
     is_known = all(isinstance(each["path"], str) for each in every)
     is_whole = all(each["split"] == "train" for each in every)
@@ -97,7 +97,7 @@ def _splits(found: Found) -> Values:
 
 
 def _length(found: Found) -> Values:
-    """Null: samples are as long as they are."""
+    """Null: samples are not cut."""
     return {"max_length": None} if found["tokenizer.max_seq_len"] is None else {}
 
 
@@ -144,4 +144,4 @@ CARRIES: Final = (
         f"{SOURCE} torchtune/training/_compile.py; transformers training_args.py `torch_compile`",
     ),
 )
-"""What TRL's file holds of them beside slots."""
+"""The keys of TRL's file that hold them, besides slots."""

@@ -1,4 +1,4 @@
-"""Keys of torchtune without a slot: what other programs do without each."""
+"""Keys of torchtune without a slot: what other programs do instead."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -71,7 +71,7 @@ def _leaves(names: Iterable[str], instead: str, harmless: Any) -> Iterator[Moved
 
 
 def _is_in_full(value: Any) -> bool:
-    """Whether a builder adds nothing to the model: its weights show the family."""
+    """Whether a builder trains the whole model, whose family its weights show."""
     return not str(value).rpartition(".")[2].startswith(("lora_", "qlora_"))
 
 

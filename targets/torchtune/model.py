@@ -39,7 +39,7 @@ _ARGUMENTS: Final = ("lora_rank", "lora_alpha", "lora_dropout", "use_dora")
 
 
 def _adapter(found: Found) -> Values:
-    """The arguments of LoRA's builders, and their own defaults."""
+    """The arguments of LoRA's builders, with their defaults."""
     if not _is_lora(found):
         return {"adapter.kind": "none"}
     rank, alpha, dropout, dora = (
@@ -51,7 +51,7 @@ def _adapter(found: Found) -> Values:
 
 
 def _targets(found: Found) -> Values:
-    """Layers by the names that transformers has for them; those of images are no slot's value."""
+    """The target layers under transformers' names; those for images have no slot value."""
     names = found.get("model.lora_attn_modules")
     if not _is_lora(found) or not isinstance(names, list) or not {*names} <= {*_PEFT}:
         return {}

@@ -1,8 +1,8 @@
-"""Writes which keys the recipes of torchtune ask for, by release, from a clone.
+"""Writes the keys that the recipes of torchtune read, by release, from a clone.
 
 `python -m tunec.targets.torchtune.schema CLONE` rewrites `schemas/json/torchtune/*.json`. A recipe
-takes any key, and asks for those that it has: they are read off its source. What stands below a
-component is for the component, which may be anybody's.
+accepts any key, and reads the known ones, which are found in its source. Keys below a component are
+its arguments, and components may be the user's own.
 """
 
 import ast

@@ -1,7 +1,7 @@
-"""torchtune: `tune run RECIPE --config FILE`, a recipe's YAML; read, and never written.
+"""torchtune: `tune run RECIPE --config FILE`, a recipe's YAML, which is only read.
 
 Its values are components: `_component_` names a class or a function, and the keys beside it are its
-arguments. Which recipe runs, and on how many devices, only the command says.
+arguments. Only the command names the recipe and the number of devices.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _COMPONENTS: Final = ("model", "optimizer", "checkpointer")
 
 
 def _is_config(document: Json) -> bool:
-    """Whether a document trains a model: evaluation and generation have no optimizer."""
+    """Whether a document configures training: evaluation and generation have no optimizer."""
     if not isinstance(document, Mapping):
         return False
     parts = (document.get(name) for name in _COMPONENTS)
@@ -54,4 +54,4 @@ TARGET: Final = Target(
     },
     run_by="trl",
 )
-"""What `tune run` of torchtune reads."""
+"""The target for `tune run` of torchtune."""

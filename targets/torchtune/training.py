@@ -1,4 +1,4 @@
-"""Rows of torchtune's recipes: the loss, the optimizer, the schedule, and what is saved."""
+"""Rows of torchtune's recipes: the loss, the optimizer, the schedule, and checkpoints."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -26,7 +26,7 @@ _LOSSES: Final = {
 
 
 def _loss(found: Found) -> Values:
-    """Of texts, or of pairs."""
+    """The loss of supervised training, or of preferences."""
     kind = _last(found.get("loss._component_"))
     if kind in _LOSSES:
         return {"objective.kind": "sft", "objective.loss": "nll", "loss.path": _LOSSES[kind]}
@@ -41,7 +41,7 @@ def _loss(found: Found) -> Values:
 
 
 def _reference(found: Found) -> Values:
-    """Of pairs the frozen base, or a second copy of the weights."""
+    """The reference of preferences: the frozen base, or a second copy of the weights."""
     if _last(found.get("loss._component_")) != "DPOLoss":
         return {}
     is_lora = _last(found.get("model._component_")).startswith(("lora_", "qlora_"))
@@ -77,7 +77,7 @@ _MOMENTS: Final = ("optimizer.lr", "optimizer.weight_decay", "optimizer.betas", 
 
 
 def _optimizer(found: Found) -> Values:
-    """A class with its own defaults: optim/adamw.py of torch 2.13 and of bitsandbytes 0.49."""
+    """The optimizer, with its defaults: optim/adamw.py of torch 2.13 and of bitsandbytes 0.49."""
     known = _OPTIMIZERS.get(str(found.get("optimizer._component_")))
     if known is None:
         return {}
@@ -128,7 +128,7 @@ _HALF: Final = 0.5
 
 
 def _shape(found: Found) -> Values:
-    """Half a cosine after a warm-up; without a scheduler the rate stays."""
+    """Half a cosine after the warmup; without a scheduler the rate is constant."""
     if not any(key.startswith("lr_scheduler.") for key in found):
         return _CONSTANT
     is_known = _last(found.get("lr_scheduler._component_")) == _COSINE
@@ -139,7 +139,7 @@ def _shape(found: Found) -> Values:
 
 
 def _length(found: Found) -> Values:
-    """Whole epochs, or the steps after which one ends; several such begin the data anew."""
+    """Whole epochs, or the steps that end a single one; several such restart the data."""
     epochs, steps = found.get("epochs"), found.get("max_steps_per_epoch")
     if steps is not None:
         return {"schedule.steps": steps, "schedule.epochs": None} if epochs == 1 else {}
@@ -181,7 +181,7 @@ _FSDP: Final = (
 
 
 def _engine(found: Found) -> Values:
-    """Recipes with keys of `fully_shard` are those of several devices."""
+    """The engine; recipes with keys of `fully_shard` run on several devices."""
     if found.get("tensor_parallel_dim", 1) != 1 or found.get("data_parallel_replicate_dim", 1) != 1:
         return {}
     whole = found.get("fsdp_reshard_after_forward", True)
@@ -197,7 +197,7 @@ def _engine(found: Found) -> Values:
 
 
 def _recomputed(found: Found) -> Values:
-    """Each layer, without torch's reentrant variant."""
+    """Whether each layer is recomputed, without torch's reentrant variant."""
     is_on = found["enable_activation_checkpointing"] is True
     return {
         "activation_checkpointing.mode": "layer" if is_on else "none",

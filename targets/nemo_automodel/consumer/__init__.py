@@ -1,4 +1,4 @@
-"""NeMo AutoModel asked about itself.
+"""NeMo AutoModel's own classes.
 
 Runs inside an environment that holds one release of it, never in tunec's own process. Verbs:
 `schema`, `resolve`; see the functions.

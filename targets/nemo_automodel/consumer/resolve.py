@@ -1,4 +1,4 @@
-"""What NeMo AutoModel's own loader and classes make of a file, before a model is loaded."""
+"""The settings that NeMo AutoModel's classes read from a file, before a model is loaded."""
 
 import dataclasses
 import importlib
@@ -16,15 +16,15 @@ from tunec.compiler.consumers.workplace import workplace
 
 _FILE: Final = "nemo_automodel.yaml"
 _MANY: Final = 1000
-"""Steps of an epoch whose length is not known."""
+"""The steps of an epoch whose length is unknown."""
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The file as the recipe goes on with it.
+    """The file as the recipe uses it.
 
-    In: `yaml`; `samples` of the training data (None: unknown, and many); `world_size`.
-    Out: `version`; `refused` (None, or stage, type and message); `values` of all sections, with the
-    fields of its classes; `derived`: what its classes build of these.
+    In: `yaml`; `samples` of the training data (None: unknown, and many); `world_size`. Out:
+    `version`; `refused` (None, or stage, type and message); `values` of all sections, with the
+    fields of its classes; `derived`: the objects that its classes build.
     """
     answer: dict[str, Any] = {
         "version": version("nemo-automodel"),
@@ -45,7 +45,7 @@ def _part(name: str) -> Any:
 
 
 def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
-    """Fill the answer as far as its classes come, then raise what stopped them."""
+    """Fill the answer as far as the classes accept the file, then raise their error."""
     with stage("load"):
         raw = _part("components.config.loader").load_yaml_config(_FILE)
         config = _part("recipes._typed_config").RecipeConfig(raw)
@@ -101,7 +101,7 @@ def _derived(
 
 
 def _loaded(config: Any) -> dict[str, Any]:
-    """The arguments of its `from_pretrained`, which takes no others by these names."""
+    """The arguments of `from_pretrained`, bound to its signature."""
     told = config.model.to_dict()
     load = told.pop("_target_")
     bound = inspect.signature(load).bind(**told).arguments
@@ -110,7 +110,7 @@ def _loaded(config: Any) -> dict[str, Any]:
 
 
 def _data(config: Any) -> list[dict[str, Any]]:
-    """The data sets by their classes, from 0.6 on typed; before, by what they are called with."""
+    """The data sets: from 0.6 on by their config classes, before by their calls."""
     if hasattr(type(config), "validation_dataloaders"):
         every = [config.dataloader, *config.validation_dataloaders.values()]
         return [
@@ -152,7 +152,7 @@ def _sharded(spread: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _adapted(config: Any) -> list[str] | None:
-    """Layers of a block, and the head, that its own matcher finds by the names that are listed."""
+    """The layers of a block, and the head, that its own matcher finds for the listed names."""
     if not config.get("peft"):
         return None
     peft, linear = config.peft.instantiate(), torch.nn.Linear(1, 1)
@@ -170,7 +170,7 @@ def _bits(config: Any) -> Any:
 
 
 class _Loader:
-    """As many batches as a rank is dealt."""
+    """A loader with as many batches as a rank gets."""
 
     def __init__(self, batches: int) -> None:
         self.batches = batches
@@ -187,7 +187,7 @@ def _steps(config: Any, question: Mapping[str, Any]) -> Any:
 
 
 def _rate(config: Any, optimizers: Any, steps: Any) -> dict[str, Any]:
-    """The step at which the rate is highest first, and the rate after the last."""
+    """The first step with the highest learning rate, and the rate after the last step."""
     (made,) = config.lr_scheduler.build(optimizers, steps)
     group = optimizers[0].param_groups[0]
     total, highest, most = made.lr_decay_steps, None, made.max_lr

@@ -1,4 +1,4 @@
-"""The JSON Schema of the recipe's file: the fields of the classes that its sections become."""
+"""The JSON Schema of the recipe's file: the fields of its sections' classes."""
 
 import dataclasses
 import importlib
@@ -20,7 +20,7 @@ _CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
         f"{_PARALLEL}.{name}" for name in ("FSDP2Config", "MegatronFSDPConfig", "DDPConfig")
     ),
 }
-"""By section: recipes/_typed_config.py `RecipeConfig`, recipes/_dist_utils.py
+"""Classes by section: recipes/_typed_config.py `RecipeConfig`, recipes/_dist_utils.py
 `parse_distributed_section`, recipes/llm/train_ft.py `setup`."""
 _SIZES: Final = ("tp_size", "pp_size", "cp_size", "ep_size", "dp_size", "dp_replicate_size")
 _ALSO: Final[Mapping[str, tuple[str, ...]]] = {
@@ -28,7 +28,7 @@ _ALSO: Final[Mapping[str, tuple[str, ...]]] = {
     "checkpoint": ("restore_from",),
     "distributed": (*_SIZES, "strategy", "pipeline", "moe", "_recursive_", "_convert_"),
 }
-"""Keys that are read beside the fields of the class."""
+"""Keys that are read besides the fields of the class."""
 _NAMED: Final = ("_target_",)
 _LOADERS: Final = ("dataloader", "validation_dataloader")
 _OF_LOADERS: Final = (
@@ -42,7 +42,8 @@ _OF_LOADERS: Final = (
 def schema(_: Mapping[str, Any]) -> Schema:
     """The JSON Schema (draft 2020-12) of the file, in this release.
 
-    A section of a class refuses what the class has no field for; the others are for what they name.
+    A section with a class refuses keys that are no field of the class; others are passed to the
+    object that they name.
     """
     properties = {name: _section(name, kinds) for name, kinds in _CLASSES.items()}
     if hasattr(_class("recipes._typed_config.RecipeConfig"), "validation_dataloaders"):
@@ -63,7 +64,7 @@ def _section(name: str, kinds: tuple[str, ...]) -> Schema:
 
 
 def _open(names: Iterable[str]) -> dict[str, Schema]:
-    """Keys that hold anything."""
+    """Keys that accept anything."""
     return {name: {} for name in names}
 
 

@@ -1,4 +1,4 @@
-"""What classes of NeMo AutoModel refuse, and a section that nothing reads."""
+"""Settings that classes of NeMo AutoModel refuse, and a section without effect."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -74,7 +74,7 @@ _NUMBERS: Final = (
     hardware=True,
 )
 def setting_refused_by_nemo_automodel(run: LintContext) -> Iterator[Finding]:
-    """A setting, or two together, that a class refuses when it is made."""
+    """A setting, or two together, that a class refuses in its constructor."""
     yield from found(_ROWS, run)
     for document in run.of(_KIND):
         yield from _shares(run, document)
@@ -86,7 +86,7 @@ _GLOBAL, _MICRO = "step_scheduler.global_batch_size", "step_scheduler.local_batc
 
 
 def _shares(run: LintContext, document: Document) -> Iterator[Finding]:
-    """A batch of which the ranks that read data cannot have equal micro batches."""
+    """A global batch that does not divide into micro batches of all data ranks."""
     at = document.get(_GLOBAL) or document.get(_MICRO)
     batch, micro = document.value(_GLOBAL, 32), document.value(_MICRO, 1)
     world = run.value("parallel.world")
@@ -109,11 +109,11 @@ def _shares(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 _WHOLE: Final = ("lm_head",)
-"""Layers whose whole path is a name."""
+"""Layers whose full path is a name."""
 
 
 def _names(document: Document) -> Iterator[Finding]:
-    """Targets of adapters that are names alone: whole paths are compared."""
+    """Targets of adapters that are plain names, although full paths are compared."""
     at = document.get("peft.target_modules")
     if at is None:
         return
@@ -132,7 +132,7 @@ _LR: Final = "optimizer.lr"
 
 
 def _rates(document: Document) -> Iterator[Finding]:
-    """Rates and steps that do not lie below each other."""
+    """Learning rates or steps in the wrong order."""
     rate, least = document.get(_LR), document.get("lr_scheduler.min_lr")
     first, most = document.get("lr_scheduler.init_lr"), document.get("lr_scheduler.max_lr")
     high = most if most is not None and most.value is not None else rate

@@ -1,4 +1,4 @@
-"""OpenRLHF asked about itself.
+"""OpenRLHF's own programs.
 
 Runs inside an environment that holds one release of it, never in tunec's own process. Verbs:
 `schema`, `resolve`; see the functions.

@@ -1,4 +1,4 @@
-"""OpenRLHF's programs without the kernels that only their devices run, up to where they train."""
+"""OpenRLHF's programs up to training, without the kernels that need a device."""
 
 import argparse
 import contextlib
@@ -18,20 +18,20 @@ _ABSENT: Final = (
     *("flash_attn", "flash_attn.bert_padding", "flash_attn.utils"),
     *("flash_attn.utils.distributed", "pylatexenc"),
 )
-"""Modules stood in for: openrlhf 0.10.4 to 0.11.2 models/ring_attn_utils.py and
+"""Modules that are replaced by stubs: openrlhf 0.10.4 to 0.11.2 models/ring_attn_utils.py and
 utils/math_utils.py import them."""
 RAY: Final = (
     *("ray", "ray.util", "ray.util.placement_group", "openrlhf.trainer.ray"),
     *(f"openrlhf.trainer.ray.{name}" for name in ("launcher", "ppo_actor", "ppo_critic")),
 )
-"""What cli/train_ppo_ray.py imports besides: Ray, and what needs vLLM."""
+"""Further imports of cli/train_ppo_ray.py: Ray, and modules that need vLLM."""
 
 _MODULES: Final = ("models", "utils.deepspeed", "trainer.sft_trainer", "trainer.dpo_trainer")
 
 
 @contextmanager
 def importable() -> Iterator[None]:
-    """Let OpenRLHF be imported; what it prints and warns of is dropped."""
+    """Make OpenRLHF importable, and drop its output and warnings."""
     importlib.import_module("transformers")
     importlib.import_module("peft")
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -44,7 +44,7 @@ def importable() -> Iterator[None]:
 
 @contextmanager
 def stood_in(names: Sequence[str]) -> Iterator[None]:
-    """Modules of which those that are absent are stood in for, as long as others import them."""
+    """Replace the absent ones of these modules by stubs while others import them."""
     absent = [name for name in names if name not in sys.modules]
     sys.modules.update({name: _stand_in(name) for name in absent})
     try:
@@ -64,7 +64,7 @@ def _stand_in(name: str) -> types.ModuleType:
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """argparse raises what it would print before it leaves."""
+    """Let argparse raise the message that it would print."""
 
     def refuse(_: argparse.ArgumentParser, message: str) -> NoReturn:
         raise ValueError(message)
@@ -74,9 +74,9 @@ def refusing() -> Iterator[None]:
 
 
 def run(program: str, argv: Sequence[str], instead: Mapping[tuple[str, str], Any]) -> None:
-    """Run a program by its module, as `python -m` does, with other things of those names.
+    """Run a program by its module, as `python -m` does, with replaced names.
 
-    `instead` has them by module and name: the program imports them from there.
+    `instead` maps module and name to the replacement that the program imports.
     """
     with ExitStack() as stack:
         for (module, name), other in instead.items():

@@ -1,4 +1,4 @@
-"""What OpenRLHF's programs make of their flags, up to the first step of training."""
+"""The settings that OpenRLHF's programs derive from their flags, before they train."""
 
 import importlib
 import io
@@ -21,16 +21,16 @@ from tunec.targets.openrlhf.consumer.programs import importable, refusing, run
 _TRAINERS: Final = ("sft_trainer.SFTTrainer", "dpo_trainer.DPOTrainer")
 _SETS: Final = ("SFTDataset", "RewardDataset")
 _NAMED_BY_THE_HOUR: Final = "logger.wandb.run_name"
-"""A flag whose default is made of the time at which the program starts."""
+"""A flag whose default contains the time at which the program starts."""
 _ENGINE: Final = "openrlhf.utils.deepspeed.deepspeed"
 
 
 class _Reached(Exception):
-    """The program has made its trainer, and would take its first step."""
+    """Raised when the program has created its trainer and would take its first step."""
 
 
 class _Model(torch.nn.Module):  # type: ignore[misc]  # torch has no types here
-    """What stands for a model: one weight that decays, one that does not."""
+    """A stand-in for a model: one weight with weight decay, one without."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,15 +39,15 @@ class _Model(torch.nn.Module):  # type: ignore[misc]  # torch has no types here
         self.checkpointing: Any = None
 
     def enable_input_require_grads(self) -> None:
-        """Nothing is computed."""
+        """Do nothing."""
 
     def gradient_checkpointing_enable(self, **given: Any) -> None:
-        """Keep what it was told."""
+        """Store the arguments."""
         self.checkpointing = given
 
 
 class _Seen:
-    """What the program handed on, in the order in which it did."""
+    """The arguments of the program's calls, in order."""
 
     def __init__(self, samples: int) -> None:
         self.samples = samples
@@ -61,45 +61,45 @@ class _Seen:
         self.strategy: Any = None
 
     def load(self, name: str, **given: Any) -> _Model:
-        """In the place of `from_pretrained`."""
+        """Replaces `from_pretrained`."""
         self.loaded.append({"name": name, **given})
         self.models.append(_Model())
         return self.models[-1]
 
     def adapt(self, model: _Model, config: Any) -> _Model:
-        """In the place of PEFT."""
+        """Replaces PEFT."""
         self.adapter = config.to_dict()
         return model
 
     def initialize(self, **given: Any) -> tuple[Any, ...]:
-        """In the place of `deepspeed.initialize`."""
+        """Replaces `deepspeed.initialize`."""
         self.engines.append(given)
         return given["model"], MagicMock(), None, MagicMock()
 
     def blend(self, names: str, *_: Any, **given: Any) -> Any:
-        """In the place of the data."""
+        """Replaces the loading of data."""
         split = given.get("dataset_split", "train")
         self.sets.append([[each.strip() for each in names.split(",")], split])
         return MagicMock(__len__=lambda _: self.samples, select=lambda kept: kept)
 
     def dataset(self, _: Any, __: Any, length: int, ___: Any, **given: Any) -> Any:
-        """In the place of a data set's class."""
+        """Replaces a data set's class."""
         self.data.append({"max_length": length, **given})
         return MagicMock(__len__=lambda _: self.samples)
 
     def train(self, **given: Any) -> None:
-        """In the place of a trainer: the end."""
+        """Replaces a trainer, and stops."""
         self.trainer = given
         raise _Reached
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags as the program goes on with them.
+    """The flags as the program uses them.
 
-    In: `program`, its module; `argv`; `samples` of the training data (None: as many as make a
-    step); `world_size`; the declared machine.
-    Out: `version`; `refused` (None, or stage, type and message); `said`, what it printed;
-    `values` of all flags by their whole names; `derived`: what it makes of them.
+    In: `program`, its module; `argv`; `samples` of the training data (None: those of one step);
+    `world_size`; the declared machine. Out: `version`; `refused` (None, or stage, type and
+    message); `said`, its printed warnings; `values` of all flags by their full names; `derived`:
+    the settings that it derives from them.
     """
     answer: dict[str, Any] = {
         "version": version("openrlhf"),
@@ -147,7 +147,7 @@ def _flat(args: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _surroundings(question: Mapping[str, Any]) -> Iterator[None]:
-    """The declared devices, and the first of so many processes."""
+    """The declared devices, and the first of `world_size` processes."""
     world = question.get("world_size", 1)
     engine: Any = importlib.import_module(_ENGINE)
     with ExitStack() as stack:
@@ -166,7 +166,7 @@ def _surroundings(question: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _mesh(_: str, shape: Sequence[int], mesh_dim_names: Sequence[str]) -> Any:
-    """A mesh of which each group is its size."""
+    """A mesh in which each group is represented by its size."""
     groups = dict(zip(mesh_dim_names, shape, strict=True))
     return {
         name: SimpleNamespace(get_group=lambda size=size: size) for name, size in groups.items()
@@ -175,7 +175,7 @@ def _mesh(_: str, shape: Sequence[int], mesh_dim_names: Sequence[str]) -> Any:
 
 @contextmanager
 def _stand_ins(seen: _Seen) -> Iterator[dict[str, Any]]:
-    """What loads, shards or trains, each replaced by one that keeps what it is given."""
+    """The functions that load, shard or train, each replaced by one that stores its arguments."""
     actor: Any = importlib.import_module("openrlhf.models.actor")
     engine: Any = importlib.import_module(_ENGINE)
     utils: Any = importlib.import_module("openrlhf.utils")
@@ -202,7 +202,7 @@ def _stand_ins(seen: _Seen) -> Iterator[dict[str, Any]]:
 
 
 def _size(world: int) -> Any:
-    """The number of all processes, or of a group that is its own size."""
+    """The number of all processes, or of a group, which is its own size."""
     return lambda group=None: world if group is None else group
 
 
@@ -254,7 +254,7 @@ def _derived(seen: _Seen) -> Iterator[tuple[str, Any]]:
 
 
 def _rate(factory: Any) -> Iterator[tuple[str, Any]]:
-    """Steps of the schedule, of its warm-up, and the factor of the rate after the last."""
+    """The steps of the schedule and of its warmup, and the factor after the last step."""
     total = factory.keywords["num_training_steps"]
     yield "steps", total
     made = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)

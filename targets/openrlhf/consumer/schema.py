@@ -1,4 +1,4 @@
-"""The JSON Schema of a program's flags, from the parser that it fills."""
+"""The JSON Schema of a program's flags, from its own parser."""
 
 import argparse
 import math
@@ -15,7 +15,7 @@ _TYPES: Final = {int: "integer", float: "number", str: "string", None: "string"}
 
 
 class _Parsed(Exception):
-    """Where a program would read its flags."""
+    """Raised when a program would read its flags."""
 
 
 def schema(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,13 +65,13 @@ def _count(nargs: Any) -> dict[str, int]:
 
 
 def _default(action: argparse.Action) -> dict[str, Any]:
-    """Not that of a run's name, in which the hour stands, nor what JSON has no number for."""
+    """The default, except that of a run's name, which contains the time, and infinity."""
     is_unsaid = action.dest.endswith("run_name") or action.default == math.inf
     return {} if is_unsaid else {"default": plain(action.default)}
 
 
 def _section(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags by the part before their first dot."""
+    """Flags as sections, by the part before their first dot."""
     properties: dict[str, Any] = {}
     below: dict[str, dict[str, Any]] = {}
     for name, each in flags.items():

@@ -1,4 +1,4 @@
-"""Flags that the parsers of OpenRLHF's programs do not take."""
+"""Flags that the parsers of OpenRLHF's programs refuse."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -21,14 +21,14 @@ _PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     "openrlhf-rm": ("train_rm",),
     "openrlhf-ppo": ("train_ppo_ray",),
 }
-"""By what their flags are read as."""
+"""The programs of each kind of flags."""
 _OF_REWARDS: Final = "openrlhf-ppo"
 _LAUNCHERS: Final = ("python", "torchrun", "deepspeed", "accelerate")
 _SECTIONED: Final = "openrlhf>=0.10.2"
 _REFUSED: Final = "argparse ends the program: unrecognized arguments"
 _OF_TEXTS: Final = (("model.model_name_or_path", "a model"), ("data.dataset", "data"))
 _OF_PROMPTS: Final = (("actor.model_name_or_path", "a model"), ("data.prompt_dataset", "data"))
-"""Flags whose default is none, and without which nothing is loaded."""
+"""Flags that are None by default, and without which nothing is loaded."""
 _TYPES: Final = {"integer": "a whole number", "number": "a number"}
 
 
@@ -41,7 +41,7 @@ _TYPES: Final = {"integer": "a whole number", "number": "a number"}
     hardware=True,
 )
 def flag_refused_by_openrlhf(run: LintContext) -> Iterator[Finding]:
-    """A flag, or its value, that the program's parser does not take, or one that it needs."""
+    """A flag or value that the program's parser refuses, or a missing one."""
     is_older = run.runs(_SECTIONED) is False
     flags = (each for kind in _PROGRAMS for each in run.of(kind) if each.get("launcher") is None)
     for document in () if is_older else flags:
@@ -54,7 +54,7 @@ def flag_refused_by_openrlhf(run: LintContext) -> Iterator[Finding]:
 
 
 def _programs(run: LintContext, document: Document) -> Iterator[str]:
-    """The programs that its script starts: those that it may be, where a variable names them."""
+    """The programs that its script starts; if a variable names them, all of its kind."""
     of_kind = _PROGRAMS[document.kind]
     words = [
         word
@@ -68,7 +68,7 @@ def _programs(run: LintContext, document: Document) -> Iterator[str]:
 
 @cached()
 def _flags(program: str) -> Mapping[str, Any]:
-    """Each flag's schema by its whole name: as the newest release that has the flag takes it."""
+    """The schema of each flag by its full name, from the newest release that has it."""
     told = (schema(f"openrlhf/{program}/{release}.json") for release in RELEASES)
     return {name: flag for each in told for name, flag in _below(each["properties"], "")}
 
@@ -106,7 +106,7 @@ def _unknown(path: str, place: Place, known: Mapping[str, Any]) -> Finding:
 
 
 def _new_names(path: str) -> tuple[str, ...]:
-    """What flags are called that were called so: of each program, its own first."""
+    """The new names of a renamed flag: first that of its own program."""
     return tuple(names[path] for names in (RENAMED_OF_REWARDS, RENAMED) if path in names)
 
 
@@ -121,7 +121,7 @@ def _renamed(path: str, new: str, place: Place, why: str, how: Any) -> Finding:
 
 
 def _value(path: str, place: Place, flag: Mapping[str, Any]) -> Iterator[Finding]:
-    """A value that argparse turns into no word, number or list of the flag's."""
+    """A value that argparse cannot convert to the flag's type."""
     value, words = place.value, flag.get("enum")
     if words is not None and value not in words:
         told = joined(words, "or")
@@ -150,7 +150,7 @@ def _refused(path: str, place: Place, why: str, help: str) -> Finding:
 
 
 def _missing(document: Document) -> Iterator[Finding]:
-    """What no default names, where every word of the command is known."""
+    """A required flag is missing, in a command whose words are all known."""
     first = next(iter(document.found.values()), None)
     if first is None or document.unknown:
         return
@@ -172,7 +172,7 @@ _MICRO, _BATCH = "train.micro_batch_size", "train.batch_size"
 
 
 def _shares(run: LintContext, document: Document) -> Iterator[Finding]:
-    """A global batch of which the processes cannot have equal micro batches."""
+    """A global batch that does not divide into micro batches of all processes."""
     world, micro = run.value("parallel.world"), document.value(_MICRO, 8)
     batch = document.value(_BATCH, 128)
     at = document.get(_BATCH) or document.get(_MICRO)

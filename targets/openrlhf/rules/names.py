@@ -1,4 +1,4 @@
-"""What flags of OpenRLHF were called before 0.10.2, which gave them sections."""
+"""The names of OpenRLHF's flags before 0.10.2, which added sections."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -81,8 +81,8 @@ RENAMED: Final[Mapping[str, str]] = {
     "margin_loss": "model.margin_loss_enable",
     "loss": "model.loss_type",
 }
-"""By their use: openrlhf 0.9.10 to 0.10.1.post2, and 0.10.2, cli/train_sft.py, cli/train_dpo.py,
-cli/train_rm.py."""
+"""Found by their use: openrlhf 0.9.10 to 0.10.1.post2, and 0.10.2, cli/train_sft.py,
+cli/train_dpo.py, cli/train_rm.py."""
 _MODELS: Final = ("actor", "ref", "reward", "critic")
 _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "actor": (
@@ -150,7 +150,8 @@ RENAMED_OF_REWARDS: Final[Mapping[str, str]] = {
     "eval_temperature": "eval.temperature",
     "eval_n_samples_per_prompt": "eval.n_samples_per_prompt",
 }
-"""By their texts of help: the same releases, cli/train_ppo_ray.py; before those above."""
+"""Found by their help texts: the same releases, cli/train_ppo_ray.py; checked before those
+above."""
 OF_REWARDS: Final = "actor."
-"""The section of the program of rewards, which README.md of 0.10.2 to 0.11.2 shows for those of
-texts and pairs too."""
+"""The section of the program for rewards, which README.md of 0.10.2 to 0.11.2 also shows for SFT
+and DPO."""

@@ -1,4 +1,4 @@
-"""What OpenRLHF's program of rewarded answers asserts of its flags before it starts anything."""
+"""The assertions about flags in OpenRLHF's program for rewards, before it starts anything."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -27,7 +27,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "vllm.num_engines": None,
     "vllm.tensor_parallel_size": 1,
 }
-"""openrlhf 0.10.4 to 0.11.2 cli/train_ppo_ray.py; every other flag is off, or none."""
+"""openrlhf 0.10.4 to 0.11.2 cli/train_ppo_ray.py; every other flag is false or None."""
 _GROUPED: Final = ("rloo", "reinforce_baseline", "group_norm", "dr_grpo")
 Flags = Callable[[str], Any]
 
@@ -36,7 +36,7 @@ class Check(Struct, frozen=True):
     """An assertion of the program."""
 
     keys: tuple[str, ...]
-    """The flags that it looks at, the one where people look first at the front."""
+    """The flags that it reads, the most prominent one first."""
     fails: Callable[[Flags], Any]
     message: str
     help: str
@@ -60,7 +60,7 @@ def _is_judged(flags: Flags) -> bool:
 
 
 def _joins(flags: Flags) -> bool:
-    """Shared sequences and batches by tokens turn it on."""
+    """Whether samples are packed: ring attention and dynamic batches turn it on too."""
     also_on = flags("ds.ring_attn_size") > 1 or flags("train.dynamic_batch_enable")
     return bool(flags("ds.packing_samples") or also_on)
 
@@ -213,7 +213,7 @@ CHECKS: Final = (
     reads=(f"{_KIND}:*",),
 )
 def rewarded_run_refused_by_openrlhf(run: LintContext) -> Iterator[Finding]:
-    """Flags that the program asserts something else of."""
+    """Flags that violate an assertion of the program."""
     for document in run.of(_KIND):
         for check in CHECKS:
             yield from _found(document, check)

@@ -1,4 +1,4 @@
-"""Flags that OpenRLHF refuses together, or that do nothing beside others."""
+"""Flags that OpenRLHF refuses together, or that have no effect beside others."""
 
 from typing import Final
 

@@ -1,9 +1,9 @@
-"""What sd-scripts makes of flags and files before it loads a model: resolved, or refused.
+"""How sd-scripts processes flags and files before it loads a model: resolved, or refused.
 
 Runs inside an environment with `toml`, `voluptuous` and transformers, which need no torch here. Its
-own functions are run, taken from pinned files: the parser, `read_config_from_file`, what verifies
-arguments, the check of the data's own file, and where optimizer and schedule are chosen. Whatever
-they import from elsewhere stands for nothing. Verb: `settle`.
+own functions are run, taken from pinned files: the parser, `read_config_from_file`, the checks of
+arguments, the check of the data config, and the choice of optimizer and schedule. Their other
+imports are replaced by stubs. Verb: `settle`.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ _ABSENT = (
 
 
 def settle(question: Mapping[str, Any]) -> dict[str, Any]:
-    """What becomes of a command with its files.
+    """The arguments of a command with its files, after all checks.
 
-    In: `sources`, files of the tree by their paths there; `program`; `argv`; `config` and `data`,
-    texts of the two files or None. Out: `values`, the arguments as they are then; `refused`.
+    In: `sources`, local files by their paths in the tree; `program`; `argv`; `config` and `data`,
+    the texts of the two files, or None. Out: `values`, the final arguments; `refused`.
     """
     absent: Any = Nothing()
     sys.modules.update(dict.fromkeys(_ABSENT, absent))
@@ -76,7 +76,7 @@ def _module(tree: Tree, name: str) -> Module:
 
 
 class _Group:
-    """A set of data as its own class asks about it, without pictures."""
+    """A data set group with the methods that the checks call, without images."""
 
     def __init__(self, util: Module, subsets: list[Any], step: int | None) -> None:
         self.subsets, self.bucket_reso_steps = subsets, step
@@ -90,7 +90,7 @@ class _Group:
 
 
 def _data(tree: Tree, text: str | None, args: Namespace, folder: Path) -> _Group:
-    """The data's own file, or one folder that flags name, checked and laid over the flags."""
+    """The data config, or the one folder that flags name, checked and merged with the flags."""
     config, util = _module(tree, "library.config_util"), _module(tree, "library.train_util")
     user: Any = {"datasets": [{"subsets": [{"image_dir": "img"}]}]}
     if text is not None:
@@ -123,7 +123,7 @@ def _verified(program: Module, args: Namespace, group: _Group) -> None:
 
 
 def _optimized(util: Module, args: Namespace) -> None:
-    """Where the optimizer and its schedule are chosen, of the real arguments and no parameters."""
+    """Run the choice of optimizer and schedule, with the real arguments and no parameters."""
     util["SchedulerType"] = SchedulerType
     optimization = SimpleNamespace(Adafactor=_Adafactor, AdafactorSchedule=Nothing())
     util["transformers"] = SimpleNamespace(optimization=optimization)
@@ -133,10 +133,10 @@ def _optimized(util: Module, args: Namespace) -> None:
 
 
 class _Adafactor(Nothing):
-    """The class by which a schedule of Adafactor's tells its own."""
+    """The class by which a schedule of Adafactor recognises its optimizer."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Take what the real one is given."""
+        """Accept the arguments of the real class."""
 
 
 def _plain(value: Any) -> Any:

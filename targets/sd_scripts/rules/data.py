@@ -1,4 +1,4 @@
-"""The data's own file of sd-scripts, of which every key and type is checked before training."""
+"""The data config of sd-scripts, whose keys and types are all checked before training."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -31,7 +31,7 @@ _OF_ONE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("image_dir", "metadata_file", "conditioning_data_dir"), "str"),
     **dict.fromkeys(("is_reg", "alpha_mask"), "bool"),
 }
-"""Keys of a folder alone: `DB_SUBSET_DISTINCT_SCHEMA` and its like."""
+"""Keys of a folder only: `DB_SUBSET_DISTINCT_SCHEMA` and similar."""
 _OF_SET: Final[Mapping[str, str]] = {
     **dict.fromkeys(("batch_size", "bucket_reso_steps", "max_bucket_reso"), "int"),
     **dict.fromkeys(("min_bucket_reso", "validation_seed"), "int"),
@@ -71,7 +71,7 @@ _FEWEST: Final = 1
     reads=("sd-scripts-data:*", "sd-scripts:enable_bucket", "sd-scripts:dataset_config"),
 )
 def data_refused_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
-    """A key, a type or a number that the reader of the data's own file does not take."""
+    """A key, type or number that the reader of the data config refuses."""
     for document in run.of("sd-scripts-data"):
         for path, place in document.found.items():
             holder, _, key = path.rpartition(".")
@@ -93,7 +93,7 @@ def data_refused_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
 
 
 def _level(holder: str) -> str:
-    """`general`, `set` or `folder`; `top` where keys stand in none."""
+    """The level: `general`, `set` or `folder`; `top` for keys outside of these."""
     if ".subsets." in holder:
         return "folder"
     return {"": "top", "general": "general"}.get(holder, "set")
@@ -119,7 +119,7 @@ def _folders(document: Document) -> Iterator[str]:
 
 
 def _folder(document: Document, at: str) -> Iterator[Finding]:
-    """A folder has pictures, or a file that names them, and is seen at least once."""
+    """A folder has images, or a file that lists them, and at least one repeat."""
     place = document.get(at)
     has = {name for name in ("image_dir", "metadata_file") if document.get(f"{at}.{name}")}
     if not has and place is not None:
@@ -142,13 +142,13 @@ def _folder(document: Document, at: str) -> Iterator[Finding]:
 
 
 def _said(run: LintContext, document: Document, at: str, key: str) -> Place | None:
-    """What holds for a set: said by itself, for all, or by the training's own config."""
+    """The value for a set: its own, the general one, or that of the training config."""
     found = (document.get(f"{each}.{key}") for each in (at, "general"))
     return next((each for each in found if each is not None), None) or run.said("sd-scripts", key)
 
 
 def _buckets(run: LintContext, document: Document, at: str) -> Iterator[Finding]:
-    """Bounds of buckets that leave no room for the resolution, and steps that no model takes."""
+    """Bounds of buckets that exclude the resolution, and bucket steps that no model accepts."""
     said = partial(_said, run, document, at)
     yield from outside_of_buckets(said)
     step, is_on = said("bucket_reso_steps"), said("enable_bucket")
@@ -170,18 +170,19 @@ _LEAST_STEPS: Final = (
     *((name, 32) for name in ("sdxl_", "flux_", "sd3_", "lumina_", "hunyuan_image_")),
     *((name, 64) for name in ("train_", "fine_tune.py")),
 )
-"""What each script asks of steps (`verify_bucket_reso_steps`), the first that fits."""
+"""The divisor of bucket steps for each script (`verify_bucket_reso_steps`); the first match
+counts."""
 
 
 def _least_steps(run: LintContext) -> int:
-    """What the script that is started asks of steps; of no script, the least that any does."""
+    """The divisor of bucket steps for the started script; without a script, the smallest of all."""
     started = [PurePath(each.first_word).name for each in run.each("launch", "script")]
     asked = [next((n for name, n in _LEAST_STEPS if each.startswith(name)), 8) for each in started]
     return min(asked, default=8)
 
 
 def _set(run: LintContext, document: Document, at: str) -> Iterator[Finding]:
-    """A set is of folders with captions beside the pictures, or of files that name both."""
+    """A set has folders with captions beside the images, or files that list both, not a mixture."""
     place, held = document.get(at), document.value(f"{at}.subsets")
     if place is None or not _is_block(held):
         return
@@ -204,7 +205,7 @@ def _set(run: LintContext, document: Document, at: str) -> Iterator[Finding]:
 
 
 def outside_of_buckets(said: Callable[[str], Place | None]) -> Iterator[Finding]:
-    """A resolution below the least bound or above the highest; `said` gives the place of a key."""
+    """A resolution outside of the bounds of buckets; `said` returns the place of a key."""
     wide, is_on, step = said("resolution"), said("enable_bucket"), said("bucket_reso_steps")
     held = {} if wide is None else sides(wide.value)
     if wide is None or not held or is_on is None or is_on.value is not True:
@@ -234,7 +235,7 @@ def _is_outside(word: str, side: int, bound: int, step: int) -> bool:
 
 
 def _cached(run: LintContext, document: Document) -> Iterator[Finding]:
-    """What is cached once, and changes each time that it is seen."""
+    """A cached result would change each time it is used."""
     is_anima = any(each.first_word.startswith("anima_") for each in run.each("launch", "script"))
     for flag, keys in _CACHED.items():
         asked = run.said("sd-scripts", flag)

@@ -1,4 +1,4 @@
-"""Keys and values of sd-scripts' configs, whose reader checks neither, and of its commands."""
+"""Keys and values of sd-scripts' configs, which are not validated, and of its commands."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -14,7 +14,7 @@ _CONFIGS: Final = FlagConfigs(
     split=("resolution", "face_crop_aug_range"),
     harmless=("sample_sampler", "console_log_level"),
 )
-"""What `prepare_dataset_args` splits, and what nothing looks at again."""
+"""Texts that `prepare_dataset_args` splits, and flags that nothing checks."""
 _SECTIONED: Final = ("sd-scripts", "musubi-tuner")
 
 
@@ -26,7 +26,7 @@ _SECTIONED: Final = ("sd-scripts", "musubi-tuner")
     reads=("sd-scripts:*",),
 )
 def key_unread_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
-    """A key that no parser has: in a config it is passed over, and as a flag refused."""
+    """A key that no parser has: ignored in a config, refused as a flag."""
     return _CONFIGS.unread(run)
 
 
@@ -38,7 +38,7 @@ def key_unread_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
     reads=("sd-scripts:*",),
 )
 def value_refused_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
-    """A value of another type than the flag's, which nothing converts in a config."""
+    """A value whose type differs from the flag's; a config's values are not converted."""
     yield from _CONFIGS.refused(run)
     for key, (is_fit, wanted, why) in _PARTS.items():
         for place in run.each(PACKAGE, key):
@@ -84,7 +84,7 @@ _PARTS: Final[Mapping[str, tuple[Callable[[list[str]], bool], str, str]]] = {
         f"block_lr must have {_BLOCKS} values",
     ),
 }
-"""Texts that are split at commas, and how many parts each has: library/train_util.py
+"""Texts that are split at commas, and the number of their parts: library/train_util.py
 `prepare_dataset_args`, sdxl_train.py `train`."""
 
 
@@ -96,7 +96,7 @@ _PARTS: Final[Mapping[str, tuple[Callable[[list[str]], bool], str, str]]] = {
     reads=("sd-scripts:*", "musubi-tuner:*"),
 )
 def key_in_two_sections(run: LintContext) -> Iterator[Finding]:
-    """A key that two sections of a config give different values: the later one holds."""
+    """A key has different values in two sections of a config: the later one counts."""
     for document in run.of(*_SECTIONED):
         for path, place in document.found.items():
             last = document.get(path.rpartition(".")[2])

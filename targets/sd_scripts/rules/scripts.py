@@ -1,4 +1,4 @@
-"""What single scripts of sd-scripts refuse, by the script that is started or by their own flags."""
+"""Settings that single scripts of sd-scripts refuse, by the started script or its flags."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Flags that sd-scripts refuses together, and those that do nothing beside others."""
+"""Flags that sd-scripts refuses together, and those without effect beside others."""
 
 from typing import Any, Final
 
@@ -331,5 +331,5 @@ SD_SCRIPTS_FLAG_UNREAD: Final = rows(
         ),
     ),
 )
-"""Rows of the same shape are asked of a config, and of flags without one: what a config says is not
-seen from the flags beside it."""
+"""Rows of the same shape check a config, and flags without one: flags beside a config do not show
+what it sets."""

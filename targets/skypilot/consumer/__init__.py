@@ -1,4 +1,4 @@
-"""SkyPilot asked what task a file is; no cloud is reached and nothing is started.
+"""SkyPilot's reading of a task file; no cloud is contacted and nothing is started.
 
 Runs inside an environment with the package. Verb: `task`.
 """

@@ -1,8 +1,8 @@
 """A task file through `sky.Task.from_yaml`.
 
-SkyPilot downloads its catalogue of accelerators when it looks one up. Here the names of our own
-table stand in for it, in a home directory of the question's, so that no network is needed: that a
-cloud has a device of that name is not checked.
+SkyPilot downloads its catalogue of accelerators when it looks one up. Here the names of tunec's own
+table replace it, in a home directory of the question, so that no network is needed; whether a cloud
+has a device of that name is not checked.
 """
 
 import csv
@@ -22,12 +22,12 @@ Answer = dict[str, Any]
 _FRESH_SECONDS: Final = 86400.0
 _CATALOG: Final = "sky.catalog.common"
 _CATALOG_BEFORE: Final = "sky.clouds.service_catalog.common"
-"""Its place in skypilot 0.9."""
+"""The module in skypilot 0.9."""
 _SILENT: Final = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1", "SKYPILOT_DEBUG": "0"}
 
 
 def task(question: Mapping[str, Any]) -> Answer:
-    """What SkyPilot makes of `yaml`, written back by `Task.to_yaml_config`."""
+    """The task that SkyPilot reads from `yaml`, written back by `Task.to_yaml_config`."""
     home = Path(tempfile.mkdtemp(prefix="sky-", dir=Path.cwd()))
     os.environ.update(_SILENT, HOME=str(home))
     import sky
@@ -48,7 +48,7 @@ def task(question: Mapping[str, Any]) -> Answer:
 
 
 def _fill(path: Path, columns: tuple[str, str]) -> None:
-    """A catalogue that is newer than what SkyPilot would fetch."""
+    """Write a catalogue that SkyPilot considers up to date."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)

