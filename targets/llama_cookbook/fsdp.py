@@ -1,8 +1,8 @@
 """llama-cookbook's own FSDP: `enable_fsdp`, and the flags of `fsdp_config`.
 
-The words of `sharding_strategy` stay text, which FSDP does not take for its enumeration, so that
-only the default can run (utils/config_utils.py `check_fsdp_config` makes one of `checkpoint_type`
-alone). Two dtypes are never in one unit: what is trained is wrapped leaf by leaf
+The values of `sharding_strategy` stay texts, which FSDP does not accept for its enumeration, so
+that only the default can run (utils/config_utils.py `check_fsdp_config` only converts
+`checkpoint_type`). A unit never mixes dtypes: trained leaves are wrapped one by one
 (utils/fsdp_utils.py `fsdp_auto_wrap_policy`).
 """
 
@@ -35,15 +35,15 @@ FSDP: Final[Mapping[str, Any]] = {
     "fsdp.efficient_loading": False,
     "fsdp.checkpointing": False,
 }
-"""What its FSDP does, whatever the flags are: with `low_cpu_fsdp` too every rank reads the weights.
+"""The settings of its FSDP, whatever the flags: with `low_cpu_fsdp` too, every rank reads the
+weights.
 
-Layers are recomputed by the model, in torch's reentrant way unless it is told otherwise, and by
-FSDP's wrapper inside of that.
-"""
+Layers are recomputed by the model, by default in torch's reentrant way, and by FSDP's wrapper
+inside of that."""
 
 
 def recomputes(plan: Plan) -> bool:
-    """Whether FSDP runs, and layers are recomputed."""
+    """Whether FSDP runs and layers are recomputed."""
     return on_fsdp(plan) and plan.activation_checkpointing.mode == "layer"
 
 

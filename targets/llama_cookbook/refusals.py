@@ -1,4 +1,4 @@
-"""What llama_cookbook.finetuning does not run, or runs otherwise than planned."""
+"""Plans that llama_cookbook.finetuning does not run, or runs differently."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _FIRST_WITH_IGEMMLT: Final = Version("7.5")
 
 
 def _spreads(plan: Plan) -> bool:
-    """More than one device is in sight of a model that `device_map="auto"` lays out."""
+    """Whether `device_map="auto"` would spread the model over several visible devices."""
     seen = len(plan.devices.visible) or plan.devices.per_node
     return is_quantised(plan) and seen > 1 and not on_fsdp(plan)
 

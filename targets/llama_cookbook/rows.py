@@ -271,7 +271,7 @@ _LENGTH: Final = ("num_epochs", "max_train_step", "gradient_accumulation_steps")
 
 
 def _write_length(plan: Plan) -> Mapping[str, Json]:
-    """max_train_step counts micro batches; without epochs, as many as there are of these."""
+    """Write the length; max_train_step counts micro batches, and is also a bound of epochs."""
     epochs, micro = plan.schedule.epochs, plan.batch.accumulation
     length: dict[str, Json] = {"gradient_accumulation_steps": micro}
     if epochs is None:

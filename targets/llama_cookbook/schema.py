@@ -15,10 +15,10 @@ REQUIREMENTS: Final = (
     "termcolor==2.5.0",
     *choose("transformers", "4.51.3").requirements,
 )
-"""The release, what reads its command line, and the libraries of its season."""
+"""The release, the parser of its command line, and libraries of about the same date."""
 
 
 def documents() -> Iterator[tuple[str, Any]]:
-    """Path below `schemas/json/` and content of the schema. Raises EnvironmentUnavailable."""
+    """The schema by its path below `schemas/json/`. Raises EnvironmentUnavailable."""
     (found,) = ask(prepare(REQUIREMENTS), CONSUMER, [{"verb": "schema"}])
     yield f"llama-cookbook/{VERSION}.json", found

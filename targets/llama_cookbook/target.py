@@ -27,13 +27,13 @@ VERSION: Final = "0.0.5.post1"
 
 
 def _word(value: Json) -> str:
-    """As fire reads it: a literal of Python, which a list of names in JSON is too."""
+    """A value in fire's syntax: a Python literal, as is a list of names in JSON."""
     return json.dumps(value) if isinstance(value, list) else str(value)
 
 
 STYLE: Final = Style(text=TEXT, words=_word, makes="output_dir")
-"""model_checkpointing/checkpoint_handler.py `save_model_checkpoint` makes no directory: without one
-a run in full ends where it would save its first epoch."""
+"""model_checkpointing/checkpoint_handler.py `save_model_checkpoint` creates no directory: without
+one, full training fails when it saves its first epoch."""
 _ENTRIES: Final = command_rows(
     ("python", "torchrun"), lambda _: SCRIPT, f"{PACKAGE}: python -m", START, FLAGS
 )
@@ -41,7 +41,7 @@ _MARKS: Final = ("enable_fsdp", "use_peft", "batch_size_training", "model_name",
 
 
 def schema(_: Dialect) -> str:
-    """Path below `schemas/json/` of the schema of the flags."""
+    """The path below `schemas/json/` of the schema of the flags."""
     return f"llama-cookbook/{VERSION}.json"
 
 
@@ -70,9 +70,9 @@ _ON_FSDP: Final[Mapping[str, Any]] = {
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """One process on one device, else its own FSDP: it has nothing between them.
+    """Pin one process on one device, or its own FSDP, the only engines that it has.
 
-    Autocast runs with fp16, and with nothing else: utils/train_utils.py `train`.
+    Autocast is used with fp16 only: utils/train_utils.py `train`.
     """
     devices = draft.groups.get("devices")
     if devices is None:
@@ -88,7 +88,7 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
 
 
 def _steps(epoch: Epoch, epochs: float) -> int:
-    """Whole batches alone are dealt, and the last of an epoch ends an accumulation.
+    """Only whole batches are used, and the last one of an epoch ends an accumulation.
 
     utils/config_utils.py `get_dataloader_kwargs`: drop_last; utils/train_utils.py `train`.
     """
@@ -97,7 +97,7 @@ def _steps(epoch: Epoch, epochs: float) -> int:
 
 
 def _counting(_: Dialect, __: Mapping[str, Any]) -> Counting:
-    """data/concatenator.py `ConcatDataset` makes one stream of all samples."""
+    """The counting of steps; data/concatenator.py `ConcatDataset` joins all samples."""
     return Counting(PACKAGE, _steps, "concatenated")
 
 

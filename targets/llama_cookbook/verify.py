@@ -1,4 +1,4 @@
-"""How llama-cookbook is asked about its flags, and how its answers are read."""
+"""How llama-cookbook is run on its flags, and how its answers are read."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,14 +27,14 @@ from tunec.targets.scripts.verify import flag_words, shell_programs
 
 _FLAGS: Final = "llama_cookbook update_config"
 _UNKNOWN: Final = re.compile(r"unknown parameter (\S+)")
-"""utils/config_utils.py `update_config` prints it, and goes on."""
+"""utils/config_utils.py `update_config` prints it, and continues."""
 _BLOCKS: Final[Mapping[str, str]] = {
     "fsdp": "fsdp_config",
     "peft": "lora_config",
     "storage": "quantization_config",
     "data": "custom_dataset",
 }
-"""The answer's parts, and the classes under whose names their flags stand."""
+"""The answer's parts, and the classes whose names prefix their flags."""
 _MODULES: Final = "target_modules"
 
 
@@ -55,7 +55,7 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 
 def _values(case: Case, answer: Mapping[str, Any]) -> dict[str, Json]:
-    """Every flag's resolved value; of a dataset other than its own script's there is no file."""
+    """The resolved value of every flag; data sets of other scripts have no file."""
     found = {**answer["train"], "enable_fsdp": answer["train"]["enable_fsdp"]}
     for part, name in _BLOCKS.items():
         held = answer[part] if isinstance(answer[part], Mapping) else {}
@@ -66,7 +66,7 @@ def _values(case: Case, answer: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def _facts(plan: Plan, answer: Mapping[str, Any]) -> Iterator[Fact]:
-    """What `main` hands to the model: the adapter, and how the base is stored."""
+    """The adapter and quantization that `main` passes to the model."""
     bits, form = answer["quantization"], plan.quantization.format
     yield Fact(
         "adapter.kind", f"{FLAGS}.use_peft", plan.adapter.kind == "lora", bool(answer["peft"])
@@ -85,7 +85,7 @@ def _facts(plan: Plan, answer: Mapping[str, Any]) -> Iterator[Fact]:
 
 
 def _ignored(case: Case, said: str) -> Iterator[str]:
-    """Flags that no class has: those of other blocks are asked of each class, and reported too."""
+    """Flags that no class has; `update_config` also reports those of other blocks."""
     flags = flat(document(case.file(NAME), case.delivered[NAME]).get(FLAGS, {}))
     for name in dict.fromkeys(_UNKNOWN.findall(said)):
         if name in flags:

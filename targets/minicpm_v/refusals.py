@@ -1,4 +1,4 @@
-"""What finetune.py of OpenBMB/MiniCPM-V does not run, or runs otherwise than planned."""
+"""Plans that finetune.py of OpenBMB/MiniCPM-V does not run, or runs differently."""
 
 from typing import Final
 

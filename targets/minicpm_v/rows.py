@@ -1,4 +1,4 @@
-"""The flags of finetune.py: those of its own four dataclasses, and of transformers behind them."""
+"""The flags of finetune.py: those of its own four dataclasses, and of transformers."""
 
 import re
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ LANGUAGE_MODELS: Final = (
 
 
 def language_model(plan: Plan) -> str | None:
-    """The chat format that goes with the model, None where its name does not show it."""
+    """The chat format of the model, None if its name does not show it."""
     name = plan.model.path.rstrip("/").rpartition("/")[2]
     found = (word for pattern, word in LANGUAGE_MODELS if pattern.search(name))
     return next(found, None)
@@ -145,7 +145,7 @@ _PARTS: Final = (
 
 _LORA: Final = f"{FILE} `LoraArguments`"
 _SUFFIXES: Final = re.compile(r"\(\.\*\\\.\)\?\(\?:((?:\w|\\\W|\|)+)\)")
-"""`(.*\\.)?(?:q_proj|v_proj)`: what the names q_proj and v_proj mean, by suffix."""
+r"""`(.*\.)?(?:q_proj|v_proj)`: the pattern for the suffixes q_proj and v_proj."""
 
 
 def _write_targets(plan: Plan) -> Mapping[str, Json]:

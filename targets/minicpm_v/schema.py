@@ -17,11 +17,11 @@ SOURCES: Final = {
     commit[:7]: Source(REPOSITORY, commit, "finetune/finetune.py", _BLOBS[commit[:7]])
     for commit in COMMITS
 }
-"""The script that each state's rows were read from, by the commit's first seven digits."""
+"""The script that the rows of each state were read from, by the commit's first seven digits."""
 
 
 def documents() -> Iterator[tuple[str, Any]]:
-    """Path below `schemas/json/` and content of each schema. Raises EnvironmentUnavailable."""
+    """Each schema by its path below `schemas/json/`. Raises EnvironmentUnavailable."""
     for short, source in SOURCES.items():
         yield f"minicpm-v/{short}.json", document(source, obtain(source).read_text("utf-8"))
 

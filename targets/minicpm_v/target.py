@@ -35,7 +35,7 @@ def _word(value: Json) -> str:
 
 
 def _underscored(name: str) -> str:
-    """transformers hf_argparser.py takes `--output-dir` for `--output_dir`."""
+    """A flag with underscores; transformers hf_argparser.py accepts `--output-dir` too."""
     return name.replace("-", "_")
 
 

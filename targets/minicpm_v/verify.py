@@ -1,4 +1,4 @@
-"""How finetune.py of OpenBMB/MiniCPM-V is asked about its flags, and how its answers are read."""
+"""How finetune.py of OpenBMB/MiniCPM-V is run on its flags, and how its answers are read."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -36,7 +36,7 @@ _ALSO, _VISION = ("embed_tokens", "resampler"), "vpm"
 
 
 def _ask(case: Case, _: Answers) -> Question | None:
-    """Raises EnvironmentUnavailable where the script's source cannot be had."""
+    """The question about the script. Raises EnvironmentUnavailable if its source is missing."""
     if NAME not in case.delivered:
         return None
     beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
@@ -58,7 +58,7 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 
 def _lora(_: Case, answers: Answers) -> Mapping[str, Json] | None:
-    """The adapter that `train` makes of what the flags came to."""
+    """The adapter that `train` creates from the parsed flags."""
     answer = taken(answers, _PARSER)
     if answer is None or not answer["values"]["use_lora"]:
         return None

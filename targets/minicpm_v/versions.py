@@ -1,4 +1,4 @@
-"""Which state of OpenBMB/MiniCPM-V goes with a release of transformers: what each state pins.
+"""The state of OpenBMB/MiniCPM-V for each release of transformers, which each state pins.
 
 requirements.txt of 2024-08-15 pins transformers 4.40.0, finetune/requirements.txt of 2025-01-16
 pins 4.44.2, and that of 2025-09-12, the last, 4.51.2.
@@ -33,16 +33,16 @@ RELEASES: Final = Package(
 
 
 def companions(version: Version) -> Mapping[str, str]:
-    """The release of DeepSpeed that goes with one of transformers: the last state pins none."""
+    """The release of DeepSpeed beside one of transformers; the last state pins none."""
     latest = {PACKAGE: DEEPSPEED.latest} if version >= Version("4.51") else {}
     return {**usual(version), **latest}
 
 
 def commit(dialect: Dialect) -> str:
-    """The commit whose script goes with the dialect's transformers."""
+    """The commit whose script is used with the dialect's transformers."""
     return [each for since, each in _STATES if dialect[""] >= Version(since)][-1]
 
 
 def schema(dialect: Dialect) -> str:
-    """Path below `schemas/json/` of the schema of that script's own flags."""
+    """The path below `schemas/json/` of the schema of that script's own flags."""
     return f"minicpm-v/{commit(dialect)[:7]}.json"

@@ -1,1 +1,1 @@
-"""kohya-ss/musubi-tuner: configs and commands of its trainers, which are read and never written."""
+"""kohya-ss/musubi-tuner: configs and commands of its trainers, which are only read."""

@@ -1,4 +1,4 @@
-"""The data's own file of musubi-tuner, of which each set has a place: `datasets.[0].batch_size`."""
+"""The data config of musubi-tuner, in which each set has a position: `datasets.[0].batch_size`."""
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -11,7 +11,7 @@ from tunec.targets.read_only import observed
 from tunec.targets.scripts.flag_rows import Found, Values
 
 SETS: Final = tuple(f"datasets.[{number}]" for number in range(16))
-"""Places of sets that are read; further ones have no row."""
+"""The positions of sets that are read; no row reads further ones."""
 _CONFIG: Final = f"{SOURCE} dataset/config_utils.py"
 _PARAMS: Final = f"{_CONFIG} `BaseDatasetParams`"
 _USUAL: Final = {"batch_size": 1, "resolution": [960, 544], "num_repeats": 1}
@@ -20,7 +20,7 @@ OLDER: Final[Mapping[str, str]] = {
     "qwen_image_edit_no_resize_control": "no_resize_control",
     "qwen_image_edit_control_resolution": "control_resolution",
 }
-"""Older names that are still read (`load_user_config`)."""
+"""Former names that are still read (`load_user_config`)."""
 
 
 def _everywhere(name: str) -> tuple[str, ...]:
@@ -35,12 +35,12 @@ def _there(found: Found) -> list[str]:
 
 
 def _of(found: Found, at: str, name: str) -> Json:
-    """What holds for a set: its own value, that of all, or the default."""
+    """The value for a set: its own, the general one, or the default."""
     return found.get(f"{at}.{name}", found.get(f"general.{name}", _USUAL[name]))
 
 
 def _same(found: Found, name: str) -> Json:
-    """What all sets have; None where they differ."""
+    """The value that all sets share; None if they differ."""
     values = [_of(found, at, name) for at in _there(found)]
     return values[0] if values and all(each == values[0] for each in values) else None
 
@@ -59,7 +59,7 @@ def _size(found: Found) -> Values:
 
 
 def _train(found: Found) -> Values:
-    """Every folder as often as an epoch sees it."""
+    """Every training folder, as often as an epoch repeats it."""
     seen = tuple(
         chain.from_iterable(
             [found[f"{at}.image_directory"]] * max(int(_of(found, at, "num_repeats")), 1)
@@ -116,14 +116,14 @@ def _leaves() -> Iterator[Moved]:
 
 
 LEAVES: Final = tuple(_leaves())
-"""What is done without each key of the data's own file, or why nothing is."""
+"""What is done without each key of the data config, or why no program can replace it."""
 _MARKS: Final = frozenset(
     {"image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file"}
 )
 
 
 def recognise(document: Json) -> bool:
-    """Whether a document is a list of sets, one of which has a directory or a list of samples."""
+    """Whether a document is a list of sets, one of which has a directory or lists its samples."""
     sets = document.get("datasets") if isinstance(document, Mapping) else None
     return isinstance(sets, list) and any(
         isinstance(each, Mapping) and bool(_MARKS & each.keys()) for each in sets

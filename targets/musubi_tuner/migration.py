@@ -1,4 +1,4 @@
-"""Keys of musubi-tuner without a slot: what other programs do without each."""
+"""Keys of musubi-tuner without a slot: what other programs do instead."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -77,7 +77,7 @@ _HARMLESS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         ),
     ),
 )
-"""Keys without which training is the same, by why that is so."""
+"""Keys that do not affect training, by the reason."""
 _OTHER: Final = (
     (
         "timesteps and targets are those of the new program",
@@ -131,7 +131,7 @@ _OTHER: Final = (
         ("num_layers", "force_v2_1_time_embedding", "dit_in_channels"),
     ),
 )
-"""Keys without which another thing happens: what, its source, and which."""
+"""Keys whose absence changes the run: what happens instead, its source, and the keys."""
 _HERE_ALONE: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "two models are trained in turn, each for its share of the noise",
@@ -156,7 +156,7 @@ _HERE_ALONE: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("nothing is trained, but shown", ("show_timesteps",)),
     ("a schedule of another library", ("lr_scheduler_type", "lr_scheduler_args")),
 )
-"""Keys that no other program has a word for, by why."""
+"""Keys that have no equivalent in other programs, by the reason."""
 _OFF: Final = one_of(False, 0, 0.0, None, [], "")
 
 
@@ -172,4 +172,4 @@ def _leaves() -> Iterator[Moved]:
 
 
 LEAVES: Final = tuple(_leaves())
-"""What is done without each flag, or why nothing is."""
+"""What is done without each flag, or why no program can replace it."""

@@ -1,7 +1,7 @@
-"""The models that musubi-tuner builds, by the words that choose their classes.
+"""The models that musubi-tuner builds, by the flags that select their classes.
 
-`dit` is a file of weights alone; the class and its shape follow from the script, which is seen by
-its network module, and from `task` or `model_version`.
+`dit` is only a file of weights; the class and its shape follow from the script, which its network
+module shows, and from `task` or `model_version`.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _FLUX_2: Final[Mapping[str, str]] = {
 }
 """By `model_version` (kohya-ss/musubi-tuner 0.3.4 flux_2/flux2_utils.py `FLUX2_MODEL_INFO`)."""
 _QWEN: Final[Mapping[str, str]] = {"original": "Qwen/Qwen-Image"}
-"""By `model_version`; the others see a picture too, or several (qwen_image_utils.py
+"""By `model_version`; the others also take one or several reference images (qwen_image_utils.py
 `add_model_version_args`)."""
 FAMILIES: Final[Mapping[str, str]] = {
     "networks.lora": "HunyuanVideo",
@@ -42,25 +42,26 @@ FAMILIES: Final[Mapping[str, str]] = {
     "networks.lora_ideogram4": "Ideogram 4",
     "networks.lora_hidream_o1": "HiDream-O1",
 }
-"""By the network module, each of which is for one family (kohya-ss/musubi-tuner 0.3.4 networks)."""
+"""The family of each network module (kohya-ss/musubi-tuner 0.3.4 networks)."""
 _KNOWN: Final = {
     "Wan": ("task", _WAN, "t2v-14B"),
     "FLUX.2": ("model_version", _FLUX_2, "dev"),
     "Qwen-Image": ("model_version", _QWEN, "original"),
     "Z-Image": ("", {"": "Tongyi-MAI/Z-Image"}, ""),
 }
-"""Of families that another program trains: the flag, the repository by its word, the default."""
+"""For families that another program trains: the flag, the repository by its value, and the
+default."""
 
 
 CHOICES: Final = ("task", "model_version")
-"""The flags by which a script chooses among the models of its family."""
+"""The flags by which a script selects a model of its family."""
 _PUBLISHED: Final[Mapping[str, str]] = {
     "qwen_image_bf16": "Qwen/Qwen-Image",
     "z_image_bf16": "Tongyi-MAI/Z-Image",
     "z_image_turbo_bf16": "Tongyi-MAI/Z-Image-Turbo",
 }
-"""Files of weights that the documents name (docs/qwen_image.md, docs/zimage.md), without their
-ending: a script that trains whole models has no network, which would say the family."""
+"""Files of weights in the documentation (docs/qwen_image.md, docs/zimage.md), without suffix: a
+script that trains whole models has no network, which would show the family."""
 
 
 ELSEWHERE: Final[Mapping[str, str]] = {
@@ -70,17 +71,17 @@ ELSEWHERE: Final[Mapping[str, str]] = {
 } | {
     f"networks.{kind.lower()}": f"{kind} is no adapter that a spec has" for kind in ("LoHa", "LoKr")
 }
-"""Network modules that are not carried over, and why."""
+"""Network modules that cannot be carried over, with the reason."""
 
 
 def family_of(found: Mapping[str, Json]) -> str | None:
-    """The family whose network is trained; None where none of its own is named."""
+    """The family whose network is trained; None if no known network is named."""
     module = str(found.get("network_module", "")).removeprefix("musubi_tuner.")
     return FAMILIES.get(module)
 
 
 def repository(found: Mapping[str, Json]) -> str | None:
-    """The repository that holds the model in diffusers' form; None where none is known."""
+    """The repository with the model in diffusers' format; None if none is known."""
     if found.get("edit") or found.get("edit_plus"):
         return None
     held: Any = _KNOWN.get(family_of(found) or "")
@@ -92,6 +93,6 @@ def repository(found: Mapping[str, Json]) -> str | None:
 
 
 def _whole(found: Mapping[str, Json]) -> str | None:
-    """Of a script that trains whole models, by the version's word or the file of weights."""
+    """The repository for a script that trains whole models, by the version or the weights."""
     path = PurePosixPath(str(found.get("dit", "")).replace("\\", "/"))
     return _QWEN.get(str(found.get("model_version"))) or _PUBLISHED.get(path.stem)

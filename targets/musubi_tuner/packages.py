@@ -1,4 +1,4 @@
-"""The releases of musubi-tuner that are read, and where facts about them stand."""
+"""The releases of musubi-tuner that are read, and the sources about them."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Keys of musubi-tuner's configs, which are its flags, as slots: read, and never written."""
+"""Keys of musubi-tuner's configs, which are its flags, as slots: only read."""
 
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ def _model(found: Found) -> Values:
 
 
 def _adapter(found: Found) -> Values:
-    """LoRA of every linear layer of the blocks; further arguments of a network have no slot."""
+    """LoRA on every linear layer of the blocks; further arguments of a network have no slot."""
     told = arguments(found.get("network_args"))
     if family_of(found) is None or told is None or told.keys() - {"verbose"}:
         return {}
@@ -42,7 +42,8 @@ def _adapter(found: Found) -> Values:
 
 
 _OPTIMIZERS: Final = {"adamw": ("adamw", ""), "adamw8bit": ("adamw_8bit", "bitsandbytes")}
-"""Of any other name the class is looked up in torch.optim, or where its dots lead."""
+"""The optimizers by name; the classes of other names are looked up in torch.optim, or by their
+path."""
 _BY_PATH: Final = {
     "torch.optim.adamw": ("adamw", ""),
     "bitsandbytes.optim.adamw8bit": ("adamw_8bit", "bitsandbytes"),

@@ -1,8 +1,8 @@
-"""Writes what the parsers of musubi-tuner take, by release, from a clone of its repository.
+"""Writes the flags of musubi-tuner's parsers, by release, from a clone of its repository.
 
-`python -m tunec.targets.musubi_tuner.schema CLONE` rewrites `schemas/json/musubi-tuner/*.json`: of
-every script that trains, the functions are run by which its `main` makes the parser, and each flag
-kept with its type, words and default, with the flags that a script lacks.
+`python -m tunec.targets.musubi_tuner.schema CLONE` rewrites `schemas/json/musubi-tuner/*.json`: for
+every training script the functions are run by which its `main` builds the parser, and each flag is
+stored with its type, choices and default, together with the flags that a script lacks.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def _document(clone: str, release: str, commit: str) -> dict[str, Any]:
 
 
 def _text(clone: str, commit: str, path: str) -> str | None:
-    """The text of a module, or of a package's own; imports of all names are written out."""
+    """The text of a module or package, in which star imports are expanded."""
     package = path.removesuffix(".py")
     text = _shown(clone, commit, path) or _shown(clone, commit, f"{package}/__init__.py")
     if text is None:
@@ -68,7 +68,7 @@ def _shown(clone: str, commit: str, path: str) -> str | None:
 
 
 def _flags(tree: Tree, stem: str, text: str | None) -> dict[str, dict[str, Any]]:
-    """The flags of a script, whose `main` calls makers of the parser one after the other."""
+    """The flags of a script, whose `main` calls the builders of its parser one after another."""
     module = tree.module(f"{_ROOT}.{stem}")
     (entry,) = (
         each
@@ -87,12 +87,12 @@ def _flags(tree: Tree, stem: str, text: str | None) -> dict[str, dict[str, Any]]
 
 
 def int_or_float(text: str) -> str:
-    """Stands for the program's own of this name, which its releases have in two places."""
+    """Replaces the program's function of this name, which releases define in two places."""
     return text
 
 
 def _making(nodes: Sequence[ast.stmt]) -> Iterator[ast.Call]:
-    """The calls that make the parser, one after the other."""
+    """The calls that build the parser, in order."""
     for node in nodes:
         match node:
             case ast.Assign(targets=[ast.Name("parser")], value=ast.Call() as call):
@@ -100,7 +100,7 @@ def _making(nodes: Sequence[ast.stmt]) -> Iterator[ast.Call]:
 
 
 def _named(module: Module | None, dotted: str) -> Any:
-    """A function by its name in a script; the launcher's words are there before it is run."""
+    """A function by its name in a script, with the launcher's choices that it needs."""
     held: Any = module
     for part in dotted.split("."):
         held = getattr(held, part)

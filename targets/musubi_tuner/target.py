@@ -1,6 +1,6 @@
-"""kohya-ss/musubi-tuner: `--config_file`, the data's own file, and command lines, which are read.
+"""kohya-ss/musubi-tuner: `--config_file`, the data config, and command lines, which are only read.
 
-A config's keys are the flags; a section's name means nothing. What the flags say goes before it.
+A config's keys are the flags; a section's name has no meaning. Flags override the config.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,18 +21,18 @@ _OWN: Final = frozenset(
         *("optimizer_args", "weighting_scheme", "vae", "gradient_checkpointing_cpu_offload"),
     }
 )
-"""Flags that few other programs have; none but this one names its model by `dit`."""
+"""Flags that few other programs have; only musubi-tuner names its model by `dit`."""
 _LEAST: Final = 3
 
 
 def _is_config(document: Json) -> bool:
-    """Whether keys are flags of a script that trains: the weights of a DiT, and some others."""
+    """Whether keys are flags of a training script: the weights of a DiT, and some others."""
     keys = frozenset(document) if isinstance(document, Mapping) else frozenset()
     return "dit" in keys and len(_OWN & keys) >= _LEAST
 
 
 def _foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """What the new run takes from elsewhere."""
+    """What the new run takes from another place."""
     if "dit" in found:
         why = "a file of weights; the new run takes those of the model's own repository"
         yield "dit", why
@@ -60,4 +60,4 @@ TARGET: Final = Target(
     cannot=cannot_of(PACKAGE),
     run_by="simpletuner",
 )
-"""What the scripts of kohya-ss/musubi-tuner that train are given."""
+"""The target for training scripts of kohya-ss/musubi-tuner."""

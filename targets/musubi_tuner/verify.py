@@ -1,4 +1,4 @@
-"""The files of musubi-tuner that are run to ask what it makes of a config, and what they need."""
+"""The files of musubi-tuner that are run on a config, and the packages that they need."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,7 +11,7 @@ REQUIREMENTS: Final = (
     *("huggingface-hub==0.34.3", "tokenizers==0.21.4", "toml==0.10.2", "transformers==4.54.1"),
     "voluptuous==0.15.2",
 )
-"""As pyproject.toml of 0.3.4 asks for them; torch is not needed to read arguments."""
+"""The requirements of pyproject.toml of 0.3.4; parsing arguments needs no torch."""
 _FILES: Final = {
     "fpack_train_network.py": "ce3f4b02921cd695cdb0d73190d783cfd6b62ce9",
     "hidream_o1_train.py": "08e8e6f5ad04c002c457c0ac2e2e7a1d77f87a98",
@@ -34,11 +34,11 @@ _FILES: Final = {
     "kandinsky5/configs.py": "d8b15c415d3a28d90e18e24813e3a26174b961e8",
     "ideogram4/sampler_configs.py": "0904f436e79632e6e172b95d630603cd440fa519",
 }
-"""Files of the newest release, by what git calls their content."""
+"""Files of the newest release, by their git hashes."""
 
 
 def sources() -> Mapping[str, str]:
-    """Where each file is on this machine. Raises EnvironmentUnavailable."""
+    """The local path of each file. Raises EnvironmentUnavailable."""
     commit = COMMITS[RELEASES[-1]]
     found = obtain_all("kohya-ss/musubi-tuner", commit, _FILES, f"{FOLDER}/")
     return {f"musubi_tuner/{path}": place for path, place in found.items()}
@@ -47,6 +47,6 @@ def sources() -> Mapping[str, str]:
 def question(
     program: str, argv: tuple[str, ...] = (), config: str | None = None, data: str | None = None
 ) -> dict[str, Any]:
-    """What is asked about a command, and the texts of its files."""
+    """The question about a command, with the texts of its files."""
     told = {"program": program, "argv": list(argv), "config": config, "data": data}
     return {"verb": "settle", "sources": sources(), **told}

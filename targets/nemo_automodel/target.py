@@ -38,7 +38,7 @@ _OWN: Final = "nemo_automodel."
 
 
 def _is_nemo(document: Json) -> bool:
-    """A recipe of its name, or a model of its own class beside its steps."""
+    """Whether a document names a recipe of the package, or one of its models, and a scheduler."""
     if not isinstance(document, dict):
         return False
     recipe, model = document.get("recipe"), document.get("model")

@@ -1,1 +1,1 @@
-"""What trainers that are scripts of a repository share: command lines, pinned sources, facts."""
+"""Shared parts of trainers that are scripts of a repository: command lines, sources, facts."""

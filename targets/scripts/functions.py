@@ -28,6 +28,7 @@ class Nothing:
         return self
 
     def __call__(self, *_: Any, **__: Any) -> "Nothing":
+        """Return itself."""
         return self
 
     def __getitem__(self, _: Any) -> "Nothing":

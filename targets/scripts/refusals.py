@@ -34,7 +34,7 @@ def seen_by_own_classes(source: str) -> Refusal:
 
 
 def _taking_out(name: str) -> Refusal:
-    """A part of what is published, by a trainer that loads the whole or knows no class for it."""
+    """Refuses a part of a published model, if the trainer loads it whole or has no class for it."""
     return Refusal(
         ("model.family",),
         "what is planned is the part that reads and writes text, and it does not take that out of "

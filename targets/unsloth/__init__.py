@@ -1,1 +1,1 @@
-"""Unsloth's YAML: what `unsloth train --config` reads."""
+"""Unsloth: the YAML of `unsloth train --config`."""

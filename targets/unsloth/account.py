@@ -1,4 +1,4 @@
-"""What Unsloth does to memory that the account does not follow."""
+"""Effects of Unsloth on memory that the account does not model."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -27,7 +27,7 @@ _NORMS: Final = (
 
 
 def unfollowed(plan: Plan) -> Iterator[Diagnostic]:
-    """That the account is of the Trainer without what Unsloth puts in place of its parts."""
+    """Notes that the account describes the Trainer, without Unsloth's replacements of its parts."""
     on_host = plan.activation_checkpointing.offload
     in_bf16 = not has_adapter(plan) and plan.states.trainable == "bf16"
     yield Diagnostic(

@@ -16,7 +16,7 @@ _TRAINING: Final = f"{CONFIG} `TrainingConfig`"
 _PREPARES: Final = f"{TRAINER} `prepare_model_for_training`"
 _KIND, _BITS, _TARGETS = "training.training_type", "training.load_in_4bit", "lora.target_modules"
 LAYERS: Final = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""What it adapts where nothing is said."""
+"""The layers that it adapts by default."""
 
 
 def _default(key: str, slot: str, value: Any, *, since: str | None = None) -> Entry:
@@ -35,7 +35,7 @@ def _never(slot: str, value: Any, source: str, *, until: str | None = None) -> E
 
 
 def _write_alpha(plan: Plan) -> Mapping[str, Json]:
-    """It takes whole numbers alone."""
+    """Write the alpha, which must be a whole number."""
     alpha = whole(plan.adapter.alpha)
     return {"lora.lora_alpha": alpha} if isinstance(alpha, int) else {}
 
@@ -46,7 +46,7 @@ def _write_targets(plan: Plan) -> Mapping[str, Json]:
 
 
 def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Names; `all-linear` alone is a word of PEFT, which the model's tree explains."""
+    """The target names; `all-linear` has another meaning here than in PEFT."""
     names = split_names(found[_TARGETS])
     return {"adapter.targets": names} if "all-linear" not in names else {}
 
@@ -92,7 +92,7 @@ ADAPTER: Final = (
 
 
 def _write_format(plan: Plan) -> Mapping[str, Json]:
-    """nf4 or 16 bits; in full it loads 16 bits whatever is written."""
+    """Write nf4 or 16 bits; full training loads 16 bits in any case."""
     form = plan.quantization.format
     kind = {_KIND: "lora" if has_adapter(plan) else "full"}
     return {**kind, _BITS: form == "nf4"} if form in ("nf4", "none") else kind

@@ -1,4 +1,4 @@
-"""Unsloth's keys without a slot: what TRL does instead of each."""
+"""Unsloth's keys without a slot: what TRL does instead."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ from tunec.targets.unsloth.row import CONFIG
 
 
 def _other(key: str, instead: str, *same: Any) -> Moved:
-    """A key whose program does so by itself; `same` are values with which TRL does, too."""
+    """A key whose behaviour TRL replaces by its own; for the values `same` both do the same."""
     return gone(key, CONFIG, instead, changes_nothing=one_of(*same) if same else never)
 
 

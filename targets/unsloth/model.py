@@ -16,7 +16,7 @@ _NAME, _FILES = "data.dataset", "data.local_dataset"
 
 
 def _write_data(plan: Plan) -> Mapping[str, Json]:
-    """Files and directories in a list, or one name: it joins no data sets of the Hub."""
+    """Write files and directories as a list, or one name; it cannot join data sets of the Hub."""
     parts = training_data(plan)
     if all(map(is_local, parts)):
         return {_FILES: list(parts)}
@@ -24,7 +24,7 @@ def _write_data(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_data(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Local files win over a name."""
+    """The data; local files override a name."""
     local, name = found.get(_FILES), found.get(_NAME)
     if isinstance(local, list) and local:
         first, *more = map(str, local)

@@ -1,4 +1,4 @@
-"""Which repository Unsloth loads in place of one that a plan names: no key forbids it."""
+"""The repository that Unsloth loads instead of the planned one, which no key prevents."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _SOURCE: Final = (
     "studio/backend/core/training/trainer.py `load_model` asks for no exact name"
 )
 _PARTLY: Final = "-unsloth-bnb-4bit"
-"""How copies end whose layers are in 4 bits but for some."""
+"""The suffix of copies in 4 bits that keep some layers in 16 bits."""
 
 
 @cached()
@@ -28,9 +28,9 @@ def _known() -> Mapping[str, Mapping[str, tuple[str | None, str | None]]]:
 
 
 def copy_of(name: str, version: Version, *, in_four_bits: bool) -> str | None:
-    """The repository that a release loads in place of another, in lower case; None: that one.
+    """The repository that a release loads for another, in lower case; None: the same one.
 
-    The file that is read holds the first release in full, and of each later one what differs.
+    The file holds the first release completely, and the differences of each later one.
     """
     found: tuple[str | None, str | None] = (None, None)
     for release in sorted(_known(), key=Version):
@@ -40,7 +40,7 @@ def copy_of(name: str, version: Version, *, in_four_bits: bool) -> str | None:
 
 
 def copies(plan: Plan, version: Version) -> Iterator[Diagnostic]:
-    """That another repository is loaded than the one that the plan names."""
+    """Warns that another repository is loaded than the plan names."""
     packed = plan.quantization.format != "none"
     name = copy_of(plan.model.path, version, in_four_bits=packed)
     if name is None:

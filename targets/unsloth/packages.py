@@ -1,4 +1,4 @@
-"""The releases of Unsloth whose sources the rows were read from, and what each brings."""
+"""The releases of Unsloth that the rows were read from, and the packages of each."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,15 +10,15 @@ from tunec.compiler.releases import Releases
 PACKAGE: Final = "unsloth"
 TRAINER: Final = "transformers"
 RELEASES: Final = ("2026.3.18", "2026.7.6", "2026.9.8", "2026.9.14", "2026.10.9")
-"""The last before `use_dora` and before unknown keys are refused; then the last two that differ in
-how words are spelt."""
+"""The last release before `use_dora` and before unknown keys are refused; then the last two that
+differ in the spelling of choices."""
 WRITTEN: Final = "2026.9.8"
-"""The first release that files are written for: those before it load a model to be trained in full
-as one with adapters (unsloth_cli/commands/train.py: `full_finetuning` from 2026.9.5), and hand on
-no optimizer (`_optimizer_for_host` from 2026.9.8)."""
+"""The first release that files are written for: earlier ones load a model for full training with
+adapters (unsloth_cli/commands/train.py: `full_finetuning` from 2026.9.5), and pass no optimizer
+(`_optimizer_for_host` from 2026.9.8)."""
 SEES: Final = "2026.10.8"
 """The first release whose command looks for images in the data (unsloth_cli/commands/train.py
-`_dataset_modalities`); before it a model that sees is trained on its text."""
+`_dataset_modalities`); before it a vision-language model is trained on text."""
 SUPPORTED: Final = Releases(">=2026.3.8,<2026.11")
 
 _RANGES: Final = (
@@ -26,14 +26,15 @@ _RANGES: Final = (
     ("2026.4", {"transformers": ">=4.51.3,<=5.5.0", "peft": ">=0.18.0"}),
     ("2026.10", {"transformers": ">=4.52.4,<=5.17.0", "peft": ">=0.18.0"}),
 )
-"""`Requires-Dist` of the wheels, less what they leave out between; trl is 0.18.2 to 0.24.0 until
-2026.9, and to 1.15.0 from 2026.10.4."""
+"""`Requires-Dist` of the wheels, without the excluded releases in between; trl is 0.18.2 to 0.24.0
+until 2026.9, and up to 1.15.0 from 2026.10.4."""
 _INSTALLED: Final = (
     ("2026.3", {"transformers": "5.3.0", "peft": "0.18.1"}),
     ("2026.4", {"transformers": "5.5.0", "peft": "0.19.1"}),
     ("2026.10", {"transformers": "5.17.0", "peft": "0.21.2"}),
 )
-"""What pip takes of these: the newest transformers, and a peft of its time."""
+"""The releases that pip installs within these: the newest transformers, and a peft of about the
+same date."""
 
 
 _TORCH: Final[tuple[tuple[str, Mapping[str, str]], ...]] = (
@@ -42,24 +43,24 @@ _TORCH: Final[tuple[tuple[str, Mapping[str, str]], ...]] = (
     ("2026.9", {"torch": "2.12.1"}),
     ("2026.10", {}),
 )
-"""The newest that is below the bound of a wheel: 2026.3.18, 2026.7.6, 2026.9.8, 2026.10.9."""
+"""The newest torch below the bound of a wheel: 2026.3.18, 2026.7.6, 2026.9.8, 2026.10.9."""
 
 
 def companions(version: Version) -> Mapping[str, str]:
-    """What goes with one of Unsloth in an environment, by package."""
+    """The packages beside a release of Unsloth in an environment, with their releases."""
     return {**brought(version), **_held(_TORCH, version)}
 
 
 def _held(table: tuple[tuple[str, Mapping[str, str]], ...], version: Version) -> Mapping[str, str]:
-    """The row of a release; nothing where it is older than those that were read."""
+    """The row of a release; empty before the first known one."""
     return next((found for since, found in reversed(table) if version >= Version(since)), {})
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:
-    """The releases that one of Unsloth takes, by package."""
+    """The ranges that a release of Unsloth accepts, by package."""
     return {name: Releases(text) for name, text in _held(_RANGES, version).items()}
 
 
 def brought(version: Version) -> Mapping[str, str]:
-    """The releases that go with one of Unsloth, by package."""
+    """The releases that are used beside a release of Unsloth, by package."""
     return _held(_INSTALLED, version)

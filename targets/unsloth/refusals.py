@@ -1,4 +1,4 @@
-"""What Unsloth's command does not run, or runs otherwise than planned."""
+"""Plans that Unsloth's command does not run, or runs differently."""
 
 from typing import Final
 
@@ -17,10 +17,10 @@ _AMPERE: Final = Version("8.0")
 
 
 def _own_dtype(plan: Plan) -> FloatDtype:
-    """What it computes in: what the device has, and nothing else.
+    """The compute dtype, which follows from the device alone.
 
-    unsloth 2026.9.8 to 2026.10.9 models/_utils.py `is_bfloat16_supported`: of NVIDIA's from compute
-    capability 8.0 on.
+    unsloth 2026.9.8 to 2026.10.9 models/_utils.py `is_bfloat16_supported`: on NVIDIA devices bf16
+    from compute capability 8.0 on.
     """
     capability = plan.devices.capability
     return "fp16" if capability is not None and Version(capability) < _AMPERE else "bf16"
@@ -36,7 +36,7 @@ def _expands_otherwise(plan: Plan) -> bool:
 
 
 def _holds_otherwise(plan: Plan) -> bool:
-    """Whether states have other dtypes than it gives them."""
+    """Whether the plan's states have other dtypes than Unsloth uses."""
     states, own = plan.states, _own_dtype(plan)
     full = "bf16" if own == "bf16" else "fp32"
     trained = "fp32" if has_adapter(plan) else full
@@ -55,7 +55,7 @@ def _are_no_parts(plan: Plan) -> bool:
 
 
 def leaves_the_root(output: str) -> bool:
-    """Whether a path of outputs lies elsewhere than below the directory that is Unsloth's own."""
+    """Whether an output path is outside of Unsloth's own directory."""
     return output.startswith(("/", "~")) or ".." in output.split("/")
 
 

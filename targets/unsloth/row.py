@@ -1,4 +1,4 @@
-"""What plans the rows of Unsloth's file ask for."""
+"""The plans to which the rows of Unsloth's file apply."""
 
 from typing import Final
 

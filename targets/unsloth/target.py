@@ -1,4 +1,4 @@
-"""The unsloth target: one YAML for `unsloth train`, which trains on one device towards texts."""
+"""The unsloth target: one YAML for `unsloth train`, which does SFT on one device."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -49,7 +49,7 @@ _SECTIONS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def _is_unsloth(document: Json) -> bool:
-    """A section of its own, with a key of its own."""
+    """Whether a document has a section with a typical key."""
     if not isinstance(document, dict) or not {*document} <= {"model", *_SECTIONS}:
         return False
     if isinstance(document.get("model"), dict):
@@ -132,15 +132,14 @@ _OF_IMAGES: Final[Mapping[str, Any]] = {"optimizer.max_grad_norm": 0.3, "schedul
 
 
 _WARMUP: Final = 5
-"""Steps of rising learning rate where its file names none."""
+"""The default number of warmup steps."""
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Its numbers for samples with images are others than those for texts.
+    """Its defaults for samples with images, or for text, and a warmup in steps.
 
-    Samples of a model that sees may hold images that the spec does not name.
-
-    Its warm-up is in steps: a share that nobody asked for gives none where the length is not known.
+    Samples of a vision-language model may have images that the spec does not mention. A default
+    share of warmup is zero if the length is unknown.
     """
     data = draft.groups.get("data")
     if data is None:
@@ -153,7 +152,7 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
 
 
 def _parts(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Layers of the parts that it adapts beside images, where a family has others by default.
+    """The layers that it adapts in models with images, if a family's default has others.
 
     transformers 5.5.0 to 5.23.0 models/gemma4/modeling_gemma4.py `Gemma4TextDecoderLayer`:
     per_layer_input_gate and per_layer_projection stand beside attention and feed-forward.
@@ -177,7 +176,7 @@ def _check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
 
 
 def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
-    """What `unsloth train` starts, by its module.
+    """The module that `unsloth train` runs.
 
     unsloth 2026.9.8 to 2026.10.9 unsloth_cli/__main__.py.
     """
@@ -202,4 +201,4 @@ TARGET: Final = Target(
     counting=trainer.counting,
     verify="tunec.targets.unsloth.verify",
 )
-"""What `unsloth train` reads."""
+"""The target for `unsloth train`."""

@@ -1,4 +1,4 @@
-"""Rows of Unsloth's file: recomputed activations, batch, optimizer, schedule, and what is fixed."""
+"""Rows of Unsloth's file: recomputed activations, batch, optimizer, schedule, fixed settings."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -25,7 +25,7 @@ _LENGTH: Final = "training.max_seq_length"
 _MODE, _OFFLOAD = "activation_checkpointing.mode", "activation_checkpointing.offload"
 _VARIANT: Final = "activation_checkpointing.reentrant"
 _SHORT: Final = 512
-"""Tokens below which nothing is moved to the host."""
+"""The fewest tokens for which activations are moved to the host."""
 _RECOMPUTES: Final = (
     "unsloth 2026.9.8 to 2026.10.9 models/_utils.py `apply_unsloth_gradient_checkpointing`: "
     "`unsloth` moves what is kept to the host, unless sequences are below 512 tokens"
@@ -45,7 +45,7 @@ _OFF: Final = (False, "none", "false", "0", "no", "off")
 
 
 def _checkpointing(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Words of releases from 2026.9.13 on, in any case; the earlier ones refuse the others."""
+    """Recomputation, by the values of releases since 2026.9.13; earlier ones refuse some."""
     said = found.get(_KEY, "unsloth")
     word = said.strip().lower() if isinstance(said, str) else said
     if word in _OFF:
@@ -90,7 +90,7 @@ _EPOCHS, _STEPS = "training.num_epochs", "training.max_steps"
 
 
 def _write_epochs(plan: Plan) -> Mapping[str, Json]:
-    """Whole passes alone."""
+    """The epochs, if their number is whole."""
     epochs = plan.schedule.epochs
     return {_EPOCHS: int(epochs)} if epochs is not None and epochs == int(epochs) else {}
 
@@ -180,7 +180,7 @@ _TRACKERS: Final = {
 
 
 def _write_trackers(plan: Plan) -> Mapping[str, Json]:
-    """Two trackers by a switch each; another cannot be named."""
+    """Write a switch for each of two trackers; others cannot be named."""
     if set(plan.runtime.report_to) - set(_TRACKERS):
         return {}
     return {key: name in plan.runtime.report_to for name, key in _TRACKERS.items()}

@@ -1,4 +1,4 @@
-"""How Unsloth's command is asked about its YAML, and how its answers are read."""
+"""How Unsloth's command is run on its YAML, and how its answers are read."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -29,7 +29,7 @@ COMMAND: Final = "unsloth train"
 
 
 def where(case: Case) -> Where:
-    """The release, with what its command imports. Raises EnvironmentUnavailable."""
+    """The environment of a release, with its command's imports. Raises EnvironmentUnavailable."""
     known = choose(PACKAGE, str(case.version))
     return Where(known.consumer, known.version, known.requirements)
 
@@ -49,7 +49,7 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 
 def _facts(plan: Plan, calls: Mapping[str, Mapping[str, Json]]) -> Iterator[Fact]:
-    """What the command passes to its trainer that no key of the file sets by itself."""
+    """Arguments that the command passes to its trainer, and no single key sets."""
     load, prepare = calls["load_model"], calls["prepare_model_for_training"]
     data, train = calls["load_and_format_dataset"], calls["start_training"]
     is_packed = plan.quantization.format == "nf4"
@@ -71,7 +71,7 @@ def _facts(plan: Plan, calls: Mapping[str, Mapping[str, Json]]) -> Iterator[Fact
 
 
 def _loaded(case: Case, resolved: str) -> Fact:
-    """The repository that is loaded, which need not be the one that is named."""
+    """The repository that is loaded, which may differ from the named one."""
     path, packed = case.plan.model.path, case.plan.quantization.format != "none"
     known = copy_of(path, case.version, in_four_bits=packed) or path
     return Fact("model.path", "loaded", known.lower(), resolved.lower())

@@ -1,4 +1,4 @@
-"""Rows of Unsloth's file for samples with images: parts of a model take the place of names."""
+"""Rows of Unsloth's file for samples with images, where parts of a model replace target names."""
 
 from collections.abc import Callable
 from typing import Final
@@ -20,25 +20,25 @@ _PARTS: Final = {
     _ATTENTION: (True, False),
     _FORWARD: (False, True),
 }
-"""Layers by name: whether attention and feed-forward are adapted."""
+"""Whether attention and feed-forward are adapted, by the names of layers."""
 
 
 _WRAPS: Final = ("gemma4",)
-"""Families whose towers wrap each layer, which is then called `linear`: transformers 5.5.0 to
+"""Families whose towers wrap each layer in a module with a layer `linear`: transformers 5.5.0 to
 5.23.0 models/gemma4/modeling_gemma4.py `Gemma4ClippableLinear`."""
 
 
 def parts_of(plan: Plan) -> tuple[bool, bool] | None:
-    """Whether adapters are on attention and on the feed-forward; None: on others than either."""
+    """Whether attention and feed-forward have adapters; None: other layers have them."""
     targets = plan.adapter.targets
     names = names_in_the_text(plan) if isinstance(targets, str) else targets
     return _PARTS.get(frozenset(name.rpartition(".")[2] for name in names))
 
 
 def _sees_unadapted(plan: Plan) -> bool:
-    """Whether adapters are on the language model alone, by a pattern or by paths of its layers.
+    """Whether only the language model has adapters, by a pattern or by paths of its layers.
 
-    Or by names that no layer of its tower has.
+    Also if its tower has no layer of the target names.
     """
     targets = plan.adapter.targets
     by_path = isinstance(targets, str) or all("." in name for name in targets)
@@ -68,4 +68,5 @@ VISION: Final = (
     _part("finetune_attention_modules", 0),
     _part("finetune_mlp_modules", 1),
 )
-"""Bare names are adapted wherever they stand; a pattern or paths mean the language model's."""
+"""Rows for parts: bare names are adapted anywhere, a pattern or paths only in the language
+model."""

@@ -1,7 +1,7 @@
 """The flags of finetune_visualglm.py: its own, and those of SwissArmyTransformer's get_args.
 
-With `--deepspeed_config` the file wins over the flags for precision, micro batch, accumulation,
-learning rate and weight decay (sat/arguments.py `get_args`), so that the flags leave these out.
+With `--deepspeed_config` the file overrides the flags for precision, micro batch, accumulation,
+learning rate and weight decay (sat/arguments.py `get_args`), so the flags leave these out.
 """
 
 import re
@@ -31,7 +31,7 @@ _LENGTHS: Final = ("max_source_length", "max_target_length")
 
 
 def _write_lengths(plan: Plan) -> Mapping[str, Json]:
-    """A fifth for the question, as shipped (64 and 256)."""
+    """Write the lengths: a fifth for the question, as in the script (64 and 256)."""
     source = plan.data.sequence // 5
     return dict(zip(_LENGTHS, (source, plan.data.sequence - source), strict=True))
 
@@ -41,7 +41,7 @@ def _write_parts(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_parts(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """What is joined; a weight of its own, `train-data-weights`, is no slot's value."""
+    """The data sets; their weights, `train-data-weights`, have no slot value."""
     said = found["train-data"]
     first, *more = said if isinstance(said, list) else [said]
     return {"data.train": first, "data.more": tuple(more)}
@@ -104,7 +104,7 @@ def _write_layers(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_layers(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The layers that are named, and not those between them."""
+    """The target layers: only the listed ones, not those in between."""
     said = found[_LAYERS]
     layers = "|".join(str(each) for each in (said if isinstance(said, list) else [said]))
     return {"adapter.targets": TARGETS.replace(r"\d+", f"({layers})")}
@@ -152,7 +152,7 @@ _ADAPTER: Final = (
 # ── length and learning rate ─────────────────────────────────────────────────────────────────────
 
 _TO_NOTHING: Final = 1e-9
-"""The share of the learning rate at which a cosine ends: it is divided by, so not 0."""
+"""The share of the learning rate at which a cosine ends; it is a divisor, so not 0."""
 _RATES: Final = (
     f"{SAT} training/learning_rates.py `AnnealingLR`; {_TRAINING} `get_learning_rate_scheduler`: "
     "mode finetune begins with 100 steps at 5%"
@@ -161,7 +161,7 @@ _SHARES: Final = ("lr-decay-style", "warmup", "lr-decay-ratio", "mode", "train-i
 
 
 def _write_rates(plan: Plan) -> Mapping[str, Json]:
-    """linear and cosine do not end at 0 after a warm-up: their length is that of the whole run."""
+    """Write the schedule; after a warmup linear and cosine would not end at 0."""
     kind, warmup = plan.schedule.kind, plan.schedule.warmup_steps
     style = {"lr-decay-style": "constant", "mode": "pretrain"}
     if kind == "constant_with_warmup" and warmup and counts_iterations(plan):
@@ -187,7 +187,7 @@ def _read_rates(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _write_share(plan: Plan) -> Mapping[str, Json]:
-    """A share of all iterations, in which linear and cosine would not end at 0."""
+    """The warmup as a share of all iterations, with which linear and cosine would not end at 0."""
     if plan.schedule.kind != "constant_with_warmup":
         return {}
     share = plan.schedule.warmup_share
@@ -204,7 +204,7 @@ def _read_share(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _write_length(plan: Plan) -> Mapping[str, Json]:
-    """One of the two: both are refused. Steps are those of the optimizer."""
+    """Write steps of the optimizer or epochs, as both together are refused."""
     epochs, steps = plan.schedule.epochs, plan.schedule.steps
     if counts_iterations(plan):
         return {} if steps is None else {"train-iters": steps}
@@ -217,7 +217,7 @@ def _read_steps(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def counts_iterations(plan: Plan) -> bool:
-    """Whether the length is given in steps: by `epochs` each micro batch would make one."""
+    """Whether the length is given in steps, since `epochs` would count each micro batch as one."""
     schedule = plan.schedule
     by_need = plan.batch.accumulation > 1 and schedule.steps is not None
     return schedule.epochs is None or by_need
@@ -277,13 +277,13 @@ _SCHEDULE: Final = (
 _FILE: Final = "deepspeed_config"
 _ENGINE: Final = ("batch-size", "gradient-accumulation-steps", "lr", "weight-decay", "zero-stage")
 _BETA2: Final[Mapping[int, float]] = {0: 0.999, 1: 0.95, 2: 0.95}
-"""By stage: AdamW of training/deepspeed_zero0.json with its own betas, and of the others."""
+"""AdamW's second beta by stage: that of training/deepspeed_zero0.json, and of the others."""
 
 
 def _read_engine(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """What the flags make of the file of their stage; there is none of stage 3.
+    """The settings in DeepSpeed's file for the stage of the flags; stage 3 has no file.
 
-    ZeRO is taken to be in fp16 where neither precision is named.
+    ZeRO uses fp16 if neither precision is given.
     """
     stage = found.get("zero-stage", 0)
     if found.get(_FILE) is not None or stage not in _BETA2:
@@ -388,4 +388,4 @@ ON_THE_HOST: Final = Entry(
     f"{SAT} arguments.py `initialize_distributed`: deepspeed.checkpointing.configure reads it",
     absent=((ALWAYS, {_OFFLOAD: False}),),
 )
-"""In DeepSpeed's file."""
+"""A row for DeepSpeed's file."""

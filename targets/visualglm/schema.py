@@ -21,11 +21,11 @@ SOURCES: Final = (
     ),
     Source(_REPOSITORY, _COMMIT, "model/visualglm.py", "1b469efcad27dfd843423982ae7cc4ead5801d4d"),
 )
-"""The script and the model class whose flags come before those of SwissArmyTransformer."""
+"""The script and the model class whose flags precede those of SwissArmyTransformer."""
 
 
 def documents() -> Iterator[tuple[str, Any]]:
-    """Path below `schemas/json/` and content of the schema. Raises EnvironmentUnavailable."""
+    """The schema by its path below `schemas/json/`. Raises EnvironmentUnavailable."""
     scripts = [str(obtain(each)) for each in SOURCES]
     question = {"verb": "schema", "scripts": scripts}
     (found,) = ask(prepare(REQUIREMENTS), CONSUMER, [question])

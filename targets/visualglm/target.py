@@ -1,4 +1,4 @@
-"""The visualglm target: a launch script with the flags, and DeepSpeed's file, which wins."""
+"""The visualglm target: a launch script with the flags, and DeepSpeed's file over them."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -40,12 +40,12 @@ _ENTRIES: Final = command_rows(
 
 
 def schema(_: Dialect) -> str:
-    """Path below `schemas/json/` of the schema of the flags."""
+    """The path below `schemas/json/` of the schema of the flags."""
     return f"visualglm/{VERSION}.json"
 
 
 def _engine() -> File:
-    """DeepSpeed's file without a schedule: SwissArmyTransformer moves the learning rate itself."""
+    """DeepSpeed's file without a schedule: SwissArmyTransformer sets the learning rate itself."""
     file = ds_config(PLAIN)
     rest = (each for each in file.entries if each not in SCHEDULER)
     return replace(file, entries=(*rest, ON_THE_HOST))
@@ -99,7 +99,7 @@ _REQUIRES: Final[Mapping[str, Any]] = {
 
 
 def _needs(spec: Spec, _: Draft) -> Mapping[str, Any]:
-    """A schedule that begins with a warm-up must stay constant, unless the spec names another."""
+    """Pin a constant schedule with warmup, unless the spec names another."""
     named = "schedule" in spec.train.model_fields_set
     return {} if named else {"schedule.kind": "constant_with_warmup"}
 

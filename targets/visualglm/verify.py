@@ -1,4 +1,4 @@
-"""How SwissArmyTransformer's parser is asked about the flags and the file, and answers."""
+"""How SwissArmyTransformer's parser is run on the flags and the file."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -32,7 +32,7 @@ def _where(case: Case) -> Where:
 
 
 def _ask(case: Case, _: Answers) -> Question | None:
-    """Raises EnvironmentUnavailable where the script's source cannot be had."""
+    """The question about the script. Raises EnvironmentUnavailable if its source is missing."""
     if NAME not in case.delivered:
         return None
     beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
@@ -57,12 +57,12 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 
 def _alone(value: Json) -> Json:
-    """One word of a flag that takes several is a list of one."""
+    """The value of a flag with several words, if it has one."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _facts(plan: Plan, values: Mapping[str, Any]) -> Iterator[Fact]:
-    """What the file beside the flags made of them: `get_args` lets it win."""
+    """The flags after the file has overridden them: `get_args`."""
     precision = plan.precision.compute
     pairs = (
         ("precision.compute", "fp16", precision == "fp16"),
@@ -77,7 +77,7 @@ def _facts(plan: Plan, values: Mapping[str, Any]) -> Iterator[Fact]:
 
 
 def _configured(_: Case, answers: Answers) -> Json:
-    """What the script hands to the engine: the file, as the parser has it."""
+    """The configuration that the script passes to DeepSpeed: the file, as parsed."""
     answer = taken(answers, _PARSER)
     return None if answer is None else answer["values"].get(_FILE)
 

@@ -1,4 +1,4 @@
-"""llama-cookbook asked about itself: its configuration classes, and what becomes of its flags.
+"""llama-cookbook's own configuration classes, and how it processes flags.
 
 Runs inside an environment that holds the release. Verbs: `schema`, `resolve`.
 """
@@ -52,11 +52,11 @@ def _text(module: str) -> str:
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a command line by fire and lay it over the configurations, as `main` does.
+    """Parse a command line with fire and merge it into the configurations, as `main` does.
 
     In: `argv`. Out: `version`; `refused` (None, or stage, type and message); `train`, `fsdp`,
-    `peft`, `quantization` (what transformers gets), `storage` (quantization_config) and `data`,
-    resolved; `said`, what it printed: unknown keys are told so.
+    `peft`, `quantization` (the config for transformers), `storage` (quantization_config) and
+    `data`, resolved; `said`, the printed text, which reports unknown keys.
     """
     answer: dict[str, Any] = {"version": version("llama-cookbook"), "refused": None}
     said = io.StringIO()
@@ -102,7 +102,7 @@ def _laid(argv: list[str]) -> dict[str, Any]:
 
 
 def _bits(quantized: Any, word: Any) -> Any:
-    """What `main` hands to the model; transformers only asks for the release of bitsandbytes."""
+    """The quantization config of `main`; transformers only checks bitsandbytes' release."""
     real = metadata.version
 
     def release(name: str) -> str:

@@ -22,7 +22,7 @@ _OWN: Final = frozenset(
         *("save_every_epoch", "dist_checkpoint_root_folder"),
     }
 )
-"""Fields of the other classes that are given the flags: configs/peft.py, wandb.py, datasets.py."""
+"""Fields of the other classes that receive the flags: configs/peft.py, wandb.py, datasets.py."""
 _BESIDE: Final = (
     ("freeze_layers", "use_peft", "layers are frozen only where all of the model is trained"),
     ("num_freeze_layers", "use_peft", "layers are frozen only where all of the model is trained"),
@@ -76,7 +76,7 @@ _WITHOUT: Final = (
     reads=("llama-cookbook:*",),
 )
 def flag_not_read_by_llama_cookbook(run: LintContext) -> Iterator[Finding]:
-    """A flag that llama-cookbook's finetuning does not know, or does not read beside others."""
+    """A flag that llama-cookbook's finetuning does not have, or ignores beside others."""
     for document in run.of(_KIND):
         for path, place in document.found.items():
             if not place.node.fields and not _is_known(path):
@@ -114,7 +114,7 @@ def _unread(document: Document) -> Iterator[Finding]:
 
 
 def _written(document: Document, condition: str) -> Place | None:
-    """Where a flag is written with its class's name or without: both reach the class."""
+    """The place of a flag, with or without the name of its class, as both are accepted."""
     return where(document, condition) or where(document, condition.rpartition(".")[2])
 
 
@@ -234,7 +234,7 @@ def _model(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _alone(run: LintContext, document: Document) -> Iterator[Finding]:
-    """FSDP reads what torchrun sets; without FSDP several processes are as many runs."""
+    """FSDP needs torchrun's variables; without FSDP several processes are separate runs."""
     at = document.get("enable_fsdp")
     for launcher in launches(run, "python", "torchrun"):
         count = launcher.value("per_node")
@@ -259,7 +259,7 @@ def _alone(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _saved(document: Document) -> Iterator[Finding]:
-    """FSDP's form of a checkpoint is a member of torch's enumeration, by its whole name."""
+    """FSDP's checkpoint type must be the full name of a member of torch's enumeration."""
     at = document.get("fsdp_config.checkpoint_type") or document.get("checkpoint_type")
     if at is None or not isinstance(at.value, str) or at.value in _CHECKPOINTS:
         return
@@ -273,7 +273,7 @@ def _saved(document: Document) -> Iterator[Finding]:
 
 
 def _spread(run: LintContext, document: Document) -> Iterator[Finding]:
-    """A quantised model is laid over every device in sight, and trained by one after the other."""
+    """A quantized model is spread over all visible devices, which compute one after another."""
     at, sharded = where(document, "quantization"), where(document, "enable_fsdp")
     kinds = run.environment.devices
     if at is None or sharded is not None or len(kinds) < 2 or run.value("devices.visible"):

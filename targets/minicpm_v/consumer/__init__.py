@@ -1,4 +1,4 @@
-"""What the four dataclasses of MiniCPM-V's finetune.py make of the flags in finetune.sh.
+"""The four dataclasses of MiniCPM-V's finetune.py, filled from the flags in finetune.sh.
 
 Runs inside an environment that holds a release of transformers. Verb: `resolve`.
 """
@@ -26,7 +26,7 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
 
     In: `source`, the path of the script; `argv`; `files` by name; `world_size`; `capability` and
     `emulates_bf16`; `model_config` and `max_steps`. Out: `version`; `refused` (None, or stage, type
-    and message); `values` of all fields; `derived`, what the Trainer's arguments come to;
+    and message); `values` of all fields; `derived`, the resolved arguments of the Trainer;
     `deepspeed`, the ds_config that the engine would get.
     """
     answer = nothing_yet()

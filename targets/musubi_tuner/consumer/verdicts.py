@@ -1,9 +1,9 @@
-"""What musubi-tuner makes of flags and files before it loads a model: resolved, or refused.
+"""How musubi-tuner processes flags and files before it loads a model: resolved, or refused.
 
 Runs inside an environment with `toml`, `voluptuous` and transformers, which need no torch here. The
-`main` of a script is run, taken from pinned files; whatever they import from elsewhere stands for
-nothing, and each set of data has no samples. Of a script that trains adapters, the steps of
-`NetworkTrainer.train` are run that look at arguments. Verb: `settle`.
+`main` of a script is run, taken from pinned files; their other imports are replaced by stubs, and
+each data set has no samples. For a script that trains adapters, the steps of `NetworkTrainer.train`
+that check arguments are run. Verb: `settle`.
 """
 
 import contextlib
@@ -35,18 +35,18 @@ _WAN = {
         ("t2v-A14B", 0.875),
     )
 }
-"""What wan/configs says of some tasks."""
+"""The settings in wan/configs of some tasks."""
 
 
 class _Settled(Exception):
-    """The arguments are as they would be when the model is loaded."""
+    """Raised when the arguments are final, just before the model is loaded."""
 
 
 def settle(question: Mapping[str, Any]) -> dict[str, Any]:
-    """What becomes of a command with its files.
+    """The arguments of a command with its files, after all checks.
 
-    In: `sources`, files of the tree by their paths there; `program`; `argv`; `config` and `data`,
-    texts of the two files or None. Out: `values`, the arguments as they are then; `refused`.
+    In: `sources`, local files by their paths in the tree; `program`; `argv`; `config` and `data`,
+    the texts of the two files, or None. Out: `values`, the final arguments; `refused`.
     """
     absent: Any = Nothing()
     setattr(Nothing, "__iter__", None)  # noqa: B010  it has no items, and not endless ones
@@ -89,7 +89,7 @@ def _module(tree: Tree, name: str) -> Module:
 
 
 def _stand_in(tree: Tree, program: Module, found: dict[str, Any]) -> None:
-    """What stands for the launcher's words, for data without samples, and for the rest of a run."""
+    """Install stand-ins for the launcher's choices, for data sets, and for training itself."""
     for name in ("musubi_tuner.training.parser_common", "musubi_tuner.hv_train"):
         module = tree.module(name)
         if module is not None:
@@ -112,13 +112,13 @@ def _stand_in(tree: Tree, program: Module, found: dict[str, Any]) -> None:
 
 
 class _OneDevice(Nothing):
-    """torch, where it is asked for devices."""
+    """A stand-in for torch with one device."""
 
     cuda = SimpleNamespace(device_count=lambda: 1)
 
 
 class _Set:
-    """A set of data as its checks ask about it: where its samples are cached."""
+    """A data set with what the checks read: the folder of its cache."""
 
     def __init__(self, **given: Any) -> None:
         self.__dict__.update(given)
@@ -133,7 +133,7 @@ class _Set:
 
 
 def _steps(base: Module, data: Module, trainer: Any, args: Namespace) -> None:
-    """The steps of `NetworkTrainer.train` that look at arguments, in its order."""
+    """The steps of `NetworkTrainer.train` that check arguments, in its order."""
     trainer._validate_args_and_init(args)  # noqa: SLF001  as `train` does
     user = data["load_user_config"](args.dataset_config)
     blueprint = data["BlueprintGenerator"](data["ConfigSanitizer"]()).generate(user, args)
@@ -152,14 +152,14 @@ def _steps(base: Module, data: Module, trainer: Any, args: Namespace) -> None:
 
 
 class _Optimizer:
-    """An optimizer of no parameters."""
+    """An optimizer without parameters."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Take what the real one is given."""
+        """Accept the arguments of the real class."""
 
 
 class _Adafactor(_Optimizer):
-    """The class by which a schedule of Adafactor's tells its own."""
+    """The class by which a schedule of Adafactor recognises its optimizer."""
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The data's own file of musubi-tuner, of which every key and type is checked before training."""
+"""The data config of musubi-tuner, whose keys and types are all checked before training."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -26,7 +26,7 @@ _OF_IMAGES: Final[Mapping[str, str]] = {
     "control_resolution": "sides",
     **dict.fromkeys(OLDER, "any"),
 }
-"""`IMAGE_DATASET_DISTINCT_SCHEMA`, and older names that `load_user_config` puts in its place."""
+"""`IMAGE_DATASET_DISTINCT_SCHEMA`, and former names that `load_user_config` replaces."""
 _OF_VIDEOS: Final[Mapping[str, str]] = {
     **_OF_ALL,
     **dict.fromkeys(("video_directory", "video_jsonl_file", "cache_directory"), "str"),
@@ -56,7 +56,7 @@ _FOLDERS: Final = ("cache_directory", "image_directory", "video_directory")
     reads=("musubi-tuner-data:*", "musubi-tuner:dataset_config"),
 )
 def data_refused_by_musubi_tuner(run: LintContext) -> Iterator[Finding]:
-    """A key or a type that the reader of the data's own file does not take, or a shared cache."""
+    """A key or type that the reader of the data config refuses, or a shared cache."""
     for document in run.of("musubi-tuner-data"):
         for path, place in document.found.items():
             holder, _, key = path.rpartition(".")
@@ -68,7 +68,7 @@ def data_refused_by_musubi_tuner(run: LintContext) -> Iterator[Finding]:
 
 
 def _level(document: Document, holder: str) -> str:
-    """`general`, or what a set is of; `top` where keys stand in none."""
+    """The level: `general`, or the kind of a set; `top` for keys outside of these."""
     if not holder.startswith("datasets."):
         return holder or "top"
     has_videos = any(document.get(f"{holder}.video_{each}") for each in ("directory", "jsonl_file"))
@@ -76,7 +76,7 @@ def _level(document: Document, holder: str) -> str:
 
 
 def _caches(document: Document) -> Iterator[Finding]:
-    """Sets that keep their samples in one folder: that of the pictures, if none is named."""
+    """Two sets have the same cache folder, by default that of the images."""
     held = document.value("datasets")
     seen: dict[str, Place] = {}
     for at in (f"datasets.{key}" for key in held or () if key.startswith("[")):

@@ -1,4 +1,4 @@
-"""Keys and values of musubi-tuner's configs, whose reader checks neither, and of its commands."""
+"""Keys and values of musubi-tuner's configs, which are not validated, and of its commands."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -19,7 +19,7 @@ _CONFIGS: Final = FlagConfigs(PACKAGE, harmless=("sampler_preset",))
     reads=("musubi-tuner:*",),
 )
 def key_unread_by_musubi_tuner(run: LintContext) -> Iterator[Finding]:
-    """A key that no parser has: in a config it is passed over, and as a flag refused."""
+    """A key that no parser has: ignored in a config, refused as a flag."""
     return _CONFIGS.unread(run)
 
 
@@ -31,5 +31,5 @@ def key_unread_by_musubi_tuner(run: LintContext) -> Iterator[Finding]:
     reads=("musubi-tuner:*",),
 )
 def value_refused_by_musubi_tuner(run: LintContext) -> Iterator[Finding]:
-    """A value of another type than the flag's, which nothing converts in a config."""
+    """A value whose type differs from the flag's; a config's values are not converted."""
     return _CONFIGS.refused(run)

@@ -83,8 +83,8 @@ _TRAINING: Final = (
         for word in ("tensorboard", "all")
     ),
 )
-"""training/trainer_base.py, training/accelerator_setup.py; the scripts that train whole models have
-the same."""
+"""training/trainer_base.py, training/accelerator_setup.py; scripts that train whole models have the
+same checks."""
 _RATES: Final = (
     _pair(
         "lr_warmup_steps>0",
@@ -261,7 +261,7 @@ _HALVES: Final = tuple(
     )
     for half in ("fp16", "bf16")
 )
-"""Scripts that train whole models."""
+"""Checks of scripts that train whole models."""
 
 MUSUBI_TUNER_FLAGS_REFUSED: Final = rows(
     "musubi-tuner-flags-refused",

@@ -1,1 +1,1 @@
-"""sd-scripts' own functions, run on a CPU without torch: its parsers and what checks arguments."""
+"""sd-scripts' own functions, run on a CPU without torch: its parsers and checks of arguments."""

@@ -1,4 +1,4 @@
-"""Unsloth's command line asked about itself.
+"""Unsloth's own command line.
 
 Runs inside an environment that holds one release of it, never in tunec's own process. Verbs:
 `schema`, `names`, `resolve`; see the functions.

@@ -1,4 +1,4 @@
-"""Which repository Unsloth loads in place of one that is named."""
+"""The repository that Unsloth loads instead of the one that is named."""
 
 import ast
 import importlib.util
@@ -12,9 +12,9 @@ _PACKED: Final = "-bnb-4bit"
 
 
 def names(_: Mapping[str, Any]) -> dict[str, list[str | None]]:
-    """By the name in lower case: what is loaded in 4 bits, and what in 16; none: it itself.
+    """The repositories that are loaded in 4 bits and in 16 bits, by the name in lower case.
 
-    Names that say 4 bits themselves are left out.
+    None means the named one. Names that end in a 4-bit suffix are left out.
     """
     tables = _mapper()
     known = {*tables.FLOAT_TO_INT_MAPPER, *tables.INT_TO_FLOAT_MAPPER, *tables.MAP_TO_UNSLOTH_16bit}
@@ -29,7 +29,7 @@ def _other(name: str, in_four_bits: bool) -> str | None:
 
 
 def loaded(name: str, *, in_four_bits: bool) -> str:
-    """The repository that a name leads to: models/loader_utils.py `get_model_name`."""
+    """The repository that is loaded for a name: models/loader_utils.py `get_model_name`."""
     tables, lower = _mapper(), name.lower()
     if not in_four_bits:
         narrow = tables.INT_TO_FLOAT_MAPPER.get(lower)
@@ -53,7 +53,7 @@ def _mapper() -> Any:
 
 @cache
 def _bad() -> Mapping[str, str]:
-    """`BAD_MAPPINGS`, out of the source of a module that asks for a device."""
+    """`BAD_MAPPINGS`, from the source of a module whose import needs a device."""
     tree = ast.parse(within("unsloth/models/loader_utils.py").read_text("utf-8"))
     (table,) = (
         each.value
@@ -67,10 +67,10 @@ def _bad() -> Mapping[str, str]:
 
 
 def _text(node: ast.expr) -> str:
-    """A text, or one whose lower case is taken: the Hub tells no case apart."""
+    """The lower case of a text, since the Hub ignores case."""
     return str(ast.literal_eval(ast.unparse(node).removesuffix(".lower()"))).lower()
 
 
 def within(path: str) -> Path:
-    """A file of the distribution, none of whose packages is imported: they ask for a device."""
+    """A file of the distribution, whose packages cannot be imported without a device."""
     return Path(str(distribution("unsloth").locate_file(path)))

@@ -1,4 +1,4 @@
-"""What Unsloth's own command makes of a YAML, before a model is loaded."""
+"""The settings that Unsloth's own command reads from a YAML, before a model is loaded."""
 
 import importlib
 import os
@@ -19,11 +19,12 @@ _FILE: Final = "unsloth.yaml"
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The file as `unsloth train` hands it to its trainer.
+    """The arguments that `unsloth train` passes to its trainer.
 
-    In: `yaml`, and `images`, whether its look at the data finds some. Out: `version`; `refused`
-    (None, or stage, type and message); `values` of all keys, by section; `calls`, the arguments of
-    each call of the trainer by its method; `loaded`, the repository that the name leads to.
+    In: `yaml`, and `images`, whether the command finds images in the data. Out: `version`;
+    `refused` (None, or stage, type and message); `values` of all keys, by section; `calls`, the
+    arguments of each call of the trainer, by its method; `loaded`, the repository that is loaded
+    for the name.
     """
     answer: dict[str, Any] = {
         "version": version("unsloth"),
@@ -41,7 +42,7 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fill(answer: dict[str, Any], *, images: bool) -> None:
-    """Fill the answer as far as the program comes, then raise what stopped it."""
+    """Fill the answer as far as the program runs, then raise the error that stopped it."""
     config: Any = importlib.import_module("unsloth_cli.config")
     command: Any = importlib.import_module("unsloth_cli.commands.train")
     with stage("parse"):
@@ -56,7 +57,7 @@ def _fill(answer: dict[str, Any], *, images: bool) -> None:
 
 
 class _Trainer:
-    """Stands for the trainer of the studio's backend, and keeps what it is told."""
+    """A stand-in for the trainer of the studio's backend, which stores its arguments."""
 
     training_thread = None
 
@@ -79,19 +80,19 @@ class _Trainer:
         return None, None
 
     def start_training(self, dataset: Any, eval_dataset: Any, **told: Any) -> bool:
-        """As `_train_worker` begins: the directory of outputs has to lie in its own."""
+        """Start as `_train_worker` does: the output directory must be below Unsloth's own."""
         del dataset, eval_dataset
         paths: Any = importlib.import_module("utils.paths")
         paths.resolve_output_dir(told["output_dir"])
         return self._keep("start_training", told)
 
     def get_training_progress(self) -> None:
-        """Training has ended, and nothing went wrong."""
+        """Training has ended without an error."""
 
 
 @contextmanager
 def _hearing(command: Any, trainer: _Trainer) -> Iterator[None]:
-    """The command with a trainer that only listens, and data that need not be there."""
+    """The command with a stand-in trainer, and without reading the data."""
     backend = str(within("studio/backend"))
     stands = {
         "_create_cli_trainer": lambda *_: trainer,
@@ -108,7 +109,7 @@ def _hearing(command: Any, trainer: _Trainer) -> Iterator[None]:
 
 
 def _default_optimizer() -> str:
-    """What `_optimizer_for_host` takes where the host has CUDA or ROCm, out of its own source."""
+    """The default of `_optimizer_for_host` on a host with CUDA or ROCm, from its own source."""
     text = within("studio/backend/core/training/training.py").read_text("utf-8")
     lines = (line.partition("=") for line in text.splitlines())
     (found,) = (value for key, _, value in lines if key.strip() == "DEFAULT_TRAINING_OPTIMIZER")

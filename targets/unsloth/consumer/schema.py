@@ -1,4 +1,4 @@
-"""The JSON Schema of Unsloth's YAML, from the pydantic classes that check it."""
+"""The JSON Schema of Unsloth's YAML, from the pydantic classes that validate it."""
 
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
@@ -11,14 +11,14 @@ from tunec.compiler.consumers.json_types import Schema, any_of
 
 _UNCHECKED: Final = ("title", "description", "format")
 _SPELLINGS: Final = (True, False, "1", "0", "yes", "no", "on", "off", "true", "false", "")
-"""What people write for a choice beside its words."""
+"""Other spellings that users write for a choice."""
 
 
 def schema(_: Mapping[str, Any]) -> Schema:
     """The JSON Schema (draft 2020-12) of `unsloth train --config`'s file, in this release.
 
-    Its sections stand where they are used. `x-unknown` says what becomes of a key that no class
-    has, `x-any-case` that the words of a choice may be in capitals.
+    Its sections are inlined. `x-unknown` tells how unknown keys are treated, `x-any-case` that the
+    case of a choice is ignored.
     """
     found = Config.model_json_schema(mode="validation")
     sections = found.get("$defs", {})
@@ -48,7 +48,7 @@ def _section(name: str, found: Mapping[str, Any]) -> Schema:
 
 
 def _field(section: str, key: str, found: Mapping[str, Any]) -> Schema:
-    """A key, with each spelling of its choices that the class takes."""
+    """A key, with each spelling of its choices that the class accepts."""
     made = _plain(found)
     if "enum" not in made:
         return made
@@ -68,6 +68,6 @@ def _taken(section: str, key: str, spellings: Any) -> Iterator[Any]:
 
 
 def _plain(found: Mapping[str, Any]) -> Schema:
-    """Types and defaults, and nothing that refuses no value."""
+    """Types and defaults, without keywords that refuse nothing."""
     kept = {key: each for key, each in found.items() if key not in (*_UNCHECKED, "anyOf")}
     return {**any_of(found["anyOf"]), **kept} if "anyOf" in found else kept

@@ -1,4 +1,4 @@
-"""Scripts that load by Unsloth: in what order they import, and what bits they ask for."""
+"""Scripts that load by Unsloth: the order of their imports, and the requested bits."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _IMPORT: Final = re.compile(r"(?m)^(?:from|import)[ \t]+(unsloth|trl|transformer
 
 @rule("unsloth-imported-late", "warning", "slow", consumers=("unsloth",), reads=_READS)
 def unsloth_imported_late(run: LintContext) -> Iterator[Finding]:
-    """What Unsloth patches is imported before it, and runs as it is."""
+    """Packages that Unsloth patches are imported before it, so that they run unpatched."""
     for document in scripts_of(run):
         imports = [(each[1], each.start(1)) for each in _IMPORT.finditer(document.text)]
         names = [name for name, _ in imports]
@@ -55,7 +55,7 @@ def _label(document: Document, at: int, name: str, text: str, *, primary: bool =
 
 @rule("unsloth-bits-at-odds", "error", "load", consumers=("unsloth",), reads=("model:*",))
 def unsloth_bits_at_odds(run: LintContext) -> Iterator[Finding]:
-    """A base in 8 bits is asked for, and 4 bits hold by default.
+    """A base in 8 bits is requested, and 4 bits are the default.
 
     unsloth 2025.6.5 to 2026.10.9 models/loader.py `FastModel.from_pretrained`.
     """
@@ -81,4 +81,4 @@ def _two_widths(call: Call, document: Document) -> Iterator[Finding]:
 
 
 _DECIDE: Final = frozenset({"full_finetuning", "quantization_config", "load_in_fp8"})
-"""What else decides about bits."""
+"""Other arguments that decide the bits."""

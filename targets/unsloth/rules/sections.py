@@ -1,4 +1,4 @@
-"""Values that the classes of Unsloth's sections do not take."""
+"""Values that the classes of Unsloth's sections refuse."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -21,7 +21,7 @@ _READS: Final = ("unsloth:*",)
     reads=_READS,
 )
 def section_value_refused(run: LintContext) -> Iterator[Finding]:
-    """A value that the class of its section does not take."""
+    """A value that the class of its section refuses."""
     for document in run.of("unsloth"):
         for fault in faults(run, document):
             if fault.what != "unknown" and not _is_taken(fault.place.value, fault.schema):
@@ -32,7 +32,7 @@ def section_value_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _no_paths(files: Place) -> Iterator[Finding]:
-    """What stands among paths, and is no text."""
+    """A path that is no text."""
     for each in files.value:
         if not isinstance(each, str):
             yield Finding(
@@ -44,11 +44,11 @@ def _no_paths(files: Place) -> Iterator[Finding]:
 
 
 _TRUTH: Final = frozenset({"0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"})
-"""pydantic 2 conversion table: texts that are a truth value, in any case."""
+"""pydantic 2 conversion table: texts that are read as a truth value, in any case."""
 
 
 def _is_taken(value: Any, schema: Schema) -> bool:
-    """Whether pydantic makes the value one of the type: it is not asked to be strict."""
+    """Whether pydantic converts the value to the type, as it is not strict."""
     if "enum" in schema:
         is_alike = schema.get("x-any-case") and isinstance(value, str)
         return bool(is_alike) and is_in_range(value.strip().lower(), schema)
@@ -61,7 +61,7 @@ def _is_taken(value: Any, schema: Schema) -> bool:
 
 
 def _is_number(value: Any, *, whole: bool) -> bool:
-    """pydantic 2 conversion table: a truth value is 0 or 1, and a text what it spells."""
+    """Whether pydantic 2 converts a value to a number: truth values, and texts of numbers."""
     if value is None or isinstance(value, list | dict):
         return False
     try:

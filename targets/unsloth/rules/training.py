@@ -1,4 +1,4 @@
-"""Settings of Unsloth's file that training does not follow, or that end it."""
+"""Settings of Unsloth's file that training ignores, or that stop it."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -105,7 +105,7 @@ loading_refused = rows(
     reads=keys("unsloth", "training.output_dir"),
 )
 def output_outside_its_root(run: LintContext) -> Iterator[Finding]:
-    """A directory that Unsloth does not write to: it fails when the model has been loaded."""
+    """A directory that Unsloth does not write to: it fails after the model was loaded."""
     for document in run.of("unsloth"):
         at = document.get("training.output_dir")
         if at is None or not isinstance(at.value, str) or not leaves_the_root(at.value):

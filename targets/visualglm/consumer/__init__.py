@@ -1,7 +1,7 @@
-"""SwissArmyTransformer's `get_args` behind the flags of VisualGLM's script.
+"""SwissArmyTransformer's `get_args`, after the flags of VisualGLM's script.
 
-Runs inside an environment that holds the release. The package is not imported, for that takes
-triton, webdataset and more: its parser is taken from arguments.py and run by itself, without the
+Runs inside an environment that holds the release. The package is not imported, since that needs
+triton, webdataset and more: its parser is taken from arguments.py and run alone, without the
 process group that it starts at the end. Verbs: `schema`, `resolve`.
 """
 
@@ -37,7 +37,7 @@ _DISTRIBUTION: Final = "SwissArmyTransformer"
 
 
 def schema(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags of `scripts` (paths), of ChatGLM's class, of arguments.py, and DeepSpeed's one."""
+    """The flags of `scripts` (paths), of ChatGLM's class, of arguments.py, and of DeepSpeed."""
     texts = [Path(each).read_text(encoding="utf-8") for each in question["scripts"]]
     found: dict[str, Any] = {"deepspeed_config": {"type": "string"}}
     for text in (*texts, _text("model/official/chatglm_model.py"), _text("arguments.py")):
@@ -91,7 +91,7 @@ def _own(scripts: list[str]) -> argparse.ArgumentParser:
 
 def _parser() -> Any:
     def nothing(*_: Any, **__: Any) -> None:
-        """Stand in for what prints, seeds, or starts a process group."""
+        """Replaces functions that print, seed, or start a process group."""
 
     given = {
         "argparse": argparse,

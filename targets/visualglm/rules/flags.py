@@ -1,4 +1,4 @@
-"""Flags of SwissArmyTransformer, which VisualGLM's, CogVLM's and CogAgent's scripts take."""
+"""Flags of SwissArmyTransformer, which the scripts of VisualGLM, CogVLM and CogAgent accept."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -29,7 +29,7 @@ _OF_FILE: Final = {
 _ACCUMULATION: Final = "gradient_accumulation_steps"
 _MOST_STAGE: Final = 2
 _WHOLE: Final = "deepspeed>=0.17.1"
-"""deepspeedai/DeepSpeed e440506: min_loss_scale is a whole number, in fp16 that is off too."""
+"""deepspeedai/DeepSpeed e440506: min_loss_scale must be a whole number, even if fp16 is off."""
 _LAYERS: Final = 28
 """num_layers of zai-org/VisualGLM-6B's model_config.json."""
 _FILE: Final = "visualglm/0.4.12.json"
@@ -38,7 +38,7 @@ _TUNED: Final = ("use_lora", "use_qlora", "use_ptuning")
 
 @rule("sat-flags-clash", "error", "parse", consumers=("swissarmytransformer",), reads=("sat:*",))
 def sat_flags_clash(run: LintContext) -> Iterator[Finding]:
-    """Flags of SwissArmyTransformer that it refuses together, or that a file takes the place of."""
+    """Flags of SwissArmyTransformer that it refuses together, or that a file overrides."""
     for document in run.of("sat"):
         yield from _pairs(document)
         yield from _of_choices(document)
@@ -60,7 +60,7 @@ def _pairs(document: Document) -> Iterator[Finding]:
 
 
 def _of_choices(document: Document) -> Iterator[Finding]:
-    """A word that is none of those which a flag takes."""
+    """A value that is none of the flag's choices."""
     for flag, words in _choices().items():
         at = document.get(flag)
         if at is not None and isinstance(at.value, str) and at.value not in words:
@@ -84,7 +84,7 @@ def _choices() -> Mapping[str, Sequence[str]]:
 
 
 def _overridden(run: LintContext, document: Document) -> Iterator[Finding]:
-    """A value of the file that differs silently overrides the flag."""
+    """A different value in the file silently overrides the flag."""
     file = document.get("deepspeed_config")
     if file is None or not run.of("deepspeed"):
         return
@@ -118,7 +118,7 @@ def _overridden(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _of_own_file(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Without a file that is named, one of three that lie beside the program is taken."""
+    """If no file is named, one of three files in the package is used."""
     first = next(iter(document.found.values()), None)
     if "deepspeed_config" in {*document.keys, *document.unknown} or first is None:
         return
@@ -196,7 +196,7 @@ def _of_visualglm(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _layers(document: Document) -> Iterator[Finding]:
-    """`layer_range` is a list of layers, and no range."""
+    """`layer_range` is a list of layers, not a range."""
     at = document.get("layer_range")
     layers = at.value if at is not None and isinstance(at.value, list) else []
     beyond = [each for each in layers if is_whole(each) and each >= _LAYERS]
