@@ -41,6 +41,7 @@ from tunec.compiler.passthrough import unread
 from tunec.compiler.requirements import (
     Asked,
     brought,
+    compiled_apart,
     contradicted,
     counting,
     imports,
@@ -53,7 +54,6 @@ from tunec.compiler.requirements import (
 )
 from tunec.compiler.resolve import Unresolved, resolve
 from tunec.compiler.target import Artifact
-from tunec.compiler.target_conflicts import compiled_apart
 from tunec.compiler.watch.probe_files import Carried, carried
 from tunec.schemas.caches import Kept
 from tunec.schemas.frozen import replace

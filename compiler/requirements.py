@@ -19,6 +19,7 @@ from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.values import show
 from tunec.compiler.target import Target
 from tunec.schemas.caches import Kept
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path, dotted
 from tunec.schemas.spec import Spec
 
@@ -277,3 +278,26 @@ def with_entry(
     if found is None:
         return plan, ledger
     return plan.with_values({found.slot: found.value}), ledger.add((found,))
+
+
+_LOST: Final = "E0901"
+"""The code of a value that a target cannot express."""
+
+
+def compiled_apart(
+    found: Sequence[Diagnostic], asked: Sequence[Asked], alone: Iterable[bool]
+) -> tuple[Diagnostic, ...]:
+    """The diagnostics, with a note to compile the targets separately if that would work.
+
+    `alone`: whether each target's files can be written if no other target is requested.
+    """
+    errors = [each for each in found if each.severity == "error"]
+    if len(asked) < 2 or any(each.id != _LOST for each in errors):
+        return tuple(found)
+    if not errors or not all(alone):
+        return tuple(found)
+    names = joined((f"`--target {target.name}`" for target, _ in asked), "and")
+    note = f"each of these targets can be written alone: compile {names} apart"
+    return tuple(
+        replace(each, notes=(*each.notes, note)) if each in errors else each for each in found
+    )

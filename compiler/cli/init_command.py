@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tunec.compiler.cli.session import OK, Misuse, Session
-from tunec.compiler.cli.spec_output import modeline, refuse_existing, write_spec
+from tunec.compiler.cli.spec_from_files import modeline, refuse_existing, write_spec
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import ResolvedModel
 from tunec.compiler.frontend.load import MAPPING, Loaded, load_mapping

@@ -2,16 +2,17 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tunec.compiler.cli.lint_fixes import check_options, mend, show
 from tunec.compiler.cli.lint_summary import Shown, notes, summary
 from tunec.compiler.cli.session import INPUT, Misuse, Session, exit_code, is_colored
 from tunec.compiler.cli.software_option import known_from, software_of, unknown_releases
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Severity
+from tunec.compiler.diagnostics.terminal import printable_lines
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.lints.lint import Linted, lint_files
 from tunec.compiler.lints.settings import settings_file
@@ -214,3 +215,61 @@ def _show(
 def _code(found: tuple[Diagnostic, ...], fail_on: str) -> int:
     failing = _FAILING[fail_on]
     return exit_code(found, fine=not any(each.severity in failing for each in found))
+
+
+_ROUNDS: Final = 20
+
+
+def check_options(options: Namespace) -> None:
+    """Raise Misuse for options about fixes without --fix."""
+    if (options.unsafe or options.diff) and not options.fix:
+        raise Misuse(f"--{'unsafe' if options.unsafe else 'diff'} goes with --fix")
+    if options.diff and options.format != "text":
+        raise Misuse(f"--diff prints a diff, and no {options.format}")
+
+
+def mend(
+    linted: Linted, again: Callable[[], Linted], options: Namespace, session: Session
+) -> Linted:
+    """Apply fixes until none is left: two fixes of one place need two rounds."""
+    changed: dict[Path, None] = {}
+    for _ in range(_ROUNDS):
+        texts = linted.fixed(unsafe=options.unsafe)
+        written = write_all({_behind(Path(name)): text for name, text in texts.items()})
+        if not written:
+            break
+        changed |= dict.fromkeys(written)
+        linted = again()
+    if changed:
+        session.note(f"fixed {', '.join(map(str, changed))}")
+    return linted
+
+
+def _behind(path: Path) -> Path:
+    """The file that a symbolic link points to; the link itself stays."""
+    return path.resolve() if path.is_symlink() else path
+
+
+def show(linted: Linted, options: Namespace, session: Session) -> None:
+    """Print the fixes that were not applied as a diff, and how to apply them."""
+    if session.format == "text":
+        session.write("".join(map(_printable, diff_of(linted.sources, linted.fixed(unsafe=True)))))
+    safe, left = len(linted.fixes("safe")), len(linted.fixes("unsafe"))
+    if options.diff and safe:
+        session.note(f"nothing was written: --fix alone applies the safe ones ({safe})")
+    if left and not options.unsafe:
+        session.note(f"fixes that change what is trained: {left}; --fix --unsafe applies them")
+
+
+def _printable(line: str) -> str:
+    """A line without control characters, which `patch` still accepts."""
+    end = "\r\n" if line.endswith("\r\n") else "\n"
+    return "\t".join(map(printable_lines, line.removesuffix(end).split("\t"))) + end
+
+
+def diff_of(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+    """The changes of each file as a unified diff."""
+    for name in sorted(new):
+        before, after = (text.splitlines(keepends=True) for text in (old[name], new[name]))
+        for line in unified_diff(before, after, f"a/{name}", f"b/{name}"):
+            yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

@@ -1,18 +1,22 @@
-"""Turns existing files into a spec, for `tunec translate --to spec` and `tunec init --from`."""
+"""Turns existing files into a spec, and writes it with the line that names its schema."""
 
+import json
 import os
 from argparse import Namespace
+from importlib.resources import files
 from pathlib import Path
+from typing import Final
 
+from tunec.compiler.cli.schema_command import schema
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.cli.software_option import settled, software_of
-from tunec.compiler.cli.spec_output import modeline, refuse_existing, write_spec
 from tunec.compiler.frontend.names import is_path
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.translate.bundles import opened
 from tunec.compiler.translate.foundation import Beside
 from tunec.compiler.translate.to_spec import Asking, Specified, spec_of_files
 from tunec.compiler.translate.translate import Ungiven, given_slots
+from tunec.compiler.writing import write_all
 
 
 def run(paths: list[Path], options: Namespace, session: Session) -> int:
@@ -76,3 +80,34 @@ def _from(output: Path | None, name: str | None) -> str | None:
     if name is None or output is None or name.startswith(("/", "~")) or not is_path(name, Path()):
         return name
     return Path(os.path.relpath(name, output.parent)).as_posix()
+
+
+_SCHEMA: Final = "spec.schema.json"
+"""The name of the schema's file, beside a written spec."""
+
+
+def modeline(output: Path | None) -> str:
+    """The first line of a spec, which points editors to its schema.
+
+    The schema is the file beside a written spec. On stdout there is no such file, so the line
+    points to the schema of this installation.
+    """
+    return f"yaml-language-server: $schema={_installed() if output is None else _SCHEMA}"
+
+
+def _installed() -> str:
+    return Path(str(files("tunec.schemas") / "json" / "tunec" / "spec.json")).as_uri()
+
+
+def refuse_existing(output: Path | None) -> None:
+    """Raise Misuse if the spec exists already: what people have written stays."""
+    if output is not None and output.exists():
+        raise Misuse(f"{output} already exists")
+
+
+def write_spec(output: Path, text: str, session: Session) -> None:
+    """Write a spec, and the schema that editors use for completion."""
+    known = json.dumps(schema("spec", session.registry.names()), indent=2, ensure_ascii=False)
+    beside = output.parent / _SCHEMA
+    write_all({output: text, beside: known + "\n"})
+    session.note(f"written: {output}, {beside}; next: tunec plan {output}")

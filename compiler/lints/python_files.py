@@ -17,8 +17,14 @@ from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
 from tunec.compiler.frontend.text import Origin
 from tunec.compiler.lints.document import READ_ONCE, TRAINERS, counts_when_set_later
 from tunec.compiler.lints.kinds import LOADING, fields_of
-from tunec.compiler.lints.python_plugins import is_accelerator, is_plugin, plugged, short_of
-from tunec.compiler.lints.python_runs import Found, in_runs
+from tunec.compiler.lints.python_runs import (
+    Found,
+    in_runs,
+    is_accelerator,
+    is_plugin,
+    plugged,
+    short_of,
+)
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 

@@ -14,9 +14,8 @@ from tunec.compiler.analyses.packing import Rows, packed_rows
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
-from tunec.compiler.passes.few_data import check_data
+from tunec.compiler.passes.data_reports import check_data, check_padding
 from tunec.compiler.passes.fit.timing import step_seconds
-from tunec.compiler.passes.padded_data import check_padding
 from tunec.schemas.terms import ScheduleKind
 from tunec.schemas.units import format_bytes
 

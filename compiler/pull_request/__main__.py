@@ -15,11 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tunec.compiler.pull_request.comments import Comments, NotAllowed, Unreachable
-from tunec.compiler.pull_request.event import (
+from tunec.compiler.pull_request.github import (
+    Comments,
     Event,
     NoPullRequest,
+    NotAllowed,
     Surroundings,
+    Unreachable,
     event_of,
     surroundings_of,
 )

@@ -6,8 +6,7 @@ from tests.small_spec import SPEC
 
 from tunec.compiler.driver import compile_spec, plan
 from tunec.compiler.emit import emit
-from tunec.compiler.fleet.emission import Emissions
-from tunec.compiler.fleet.plan_cache import Alike
+from tunec.compiler.fleet.emission import Alike, Emissions
 from tunec.compiler.frontend.load import load_text
 from tunec.compiler.header import header_of
 from tunec.compiler.ir.recollection import WatchedPlan

@@ -11,7 +11,7 @@ from tunec.compiler.cli.inputs import targets_for
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.rehearse.adapt import adapt
-from tunec.compiler.rehearse.schedule import rate
+from tunec.compiler.rehearse.compare import rate
 from tunec.compiler.rehearse.shrink import Unrehearsable, shrunk
 from tunec.compiler.verify.cases import cases_of
 from tunec.schemas.models.catalogue import card

@@ -17,9 +17,9 @@ from tunec.compiler.frontend.load import load_mapping, load_spec
 from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.requirements import together
+from tunec.compiler.review.screen.decisions import TOPICS
 from tunec.compiler.review.screen.pen import HEIGHT, WIDTH, Pen
 from tunec.compiler.review.screen.screen import Command, duration, plan_screen
-from tunec.compiler.review.screen.topics import TOPICS
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster_names, device_names
 from tunec.targets.registry import TARGETS

@@ -35,7 +35,7 @@ FAMILIES: Final[Mapping[str, Derive]] = {
     **ENCODERS,
     "mllama": _in("mllama", "mllama"),
     "chatglm": _in("chatglm", "chatglm"),
-    "VisualGLMModel": _in("visualglm", "visualglm"),
+    "VisualGLMModel": _in("chatglm", "visualglm"),
     "minicpmv": _in("minicpm", "minicpmv"),
     "internvl_chat": _in("internvl_chat", "internvl_chat"),
     "UNet2DConditionModel": _in("unet", "unet_2d_condition"),

@@ -1,24 +1,24 @@
 """The time account: where the seconds of a step go, and how long a whole run takes."""
 
-from math import sqrt
+from math import hypot, sqrt
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
+from tunec.compiler.analyses.memory.terms.generation import cache_bytes
+from tunec.compiler.analyses.memory.terms.host import moved_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.padding import padded_length
 from tunec.compiler.analyses.time.accuracy import HALF, LATE, MOST, RUNS
-from tunec.compiler.analyses.time.answers import answers
 from tunec.compiler.analyses.time.coefficients import FITTED, Constants
 from tunec.compiler.analyses.time.communication import Volume, communication, volume_of
 from tunec.compiler.analyses.time.compute import Work, compute, product_rate, sequences, work_of
 from tunec.compiler.analyses.time.encoders import encoding
-from tunec.compiler.analyses.time.flops import sample_tokens
-from tunec.compiler.analyses.time.loading import loading
+from tunec.compiler.analyses.time.flops import operations, sample_tokens
+from tunec.compiler.analyses.time.kernels import forward_kernels
 from tunec.compiler.analyses.time.machine import Machine
-from tunec.compiler.analyses.time.offloading import offloading
 from tunec.compiler.analyses.time.pace import scaled
-from tunec.compiler.analyses.time.update import Moved, moved_of, update
+from tunec.compiler.analyses.time.update import REACHED, Moved, held_bytes, moved_of, update
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
@@ -192,3 +192,81 @@ class Run(Struct, frozen=True):
 def bounded(run: Run) -> int:
     """Seconds to request for a run: with the margin, rounded up to whole minutes."""
     return -round(-run.seconds * (1 + MARGIN) // 60) * 60
+
+
+def answers(workload: Workload, layout: Layout, machine: Machine) -> dict[str, float]:
+    """Seconds in one optimizer step; empty for supervised training.
+
+    A separate server that generates the answers is not counted, as its devices are unknown.
+    """
+    return {
+        "reference forward": _reference(workload, layout, machine),
+        "generation": _generation(workload, layout, machine),
+    }
+
+
+def _share(layout: Layout) -> int:
+    return layout.batch.micro * layout.batch.accumulation
+
+
+def _reference(workload: Workload, layout: Layout, machine: Machine) -> float:
+    """Another forward pass of every sequence, without the adapters' products."""
+    asked = workload.preference
+    if asked is None or asked.reference not in ("resident", "base"):
+        return 0
+    sequences = asked.sequences * _share(layout)
+    return sequences * operations(workload).forward / product_rate(machine)
+
+
+def _generation(workload: Workload, layout: Layout, machine: Machine) -> float:
+    """Prompts at once, then token by token, each as long as weights and cache take to be read.
+
+    A step of decoding reads every weight and what the sequences have cached, half of the whole on
+    average; with transformers' loop it waits for Python to launch the kernels of every layer
+    (`Constants.kernel`), which an engine with recorded graphs does not.
+    """
+    asked = workload.generation
+    if asked is None or not asked.steps:
+        return 0
+    sequences = _share(layout) if asked.by_sample else asked.sequences
+    prompts = sequences * operations(workload).forward * (1 - asked.steps / asked.tokens)
+    cached = sequences * (asked.tokens - asked.steps / 2) * cache_bytes(workload, layout.states)
+    read = (held_bytes(workload, layout.states) + cached) / machine.bandwidth
+    launched = (
+        0.0 if workload.generation_engine_bytes else FITTED.kernel * forward_kernels(workload)
+    )
+    return prompts / product_rate(machine) + asked.steps * hypot(read, launched)
+
+
+_PIXEL: Final = 60e-9
+"""Seconds of a core for each pixel: 5 ms for a JPEG of a megapixel (Pillow 13.0) and 54 ms for
+scaling, normalising and patches (transformers 5.23 `Qwen2VLImageProcessorPil`; CLIP's takes 10 ms),
+both measured. Texts of the same step take less than a thousandth."""
+
+
+def loading(workload: Workload, layout: Layout, machine: Machine, busy: float) -> float:
+    """Seconds of one optimizer step that `busy` seconds of the device do not hide.
+
+    Loading processes work ahead while the device does; latents that were made before are read.
+    """
+    data = workload.data
+    if workload.components and not workload.kept_components:
+        return 0.0
+    pixels = data.images * data.image_width * data.image_height
+    samples = layout.batch.micro * layout.batch.accumulation
+    workers = workload.dataloader_workers or machine.loaders
+    return max(samples * pixels * _PIXEL * machine.patience / workers - busy, 0.0)
+
+
+def offloading(
+    workload: Workload, layout: Layout, machine: Machine, forward: float
+) -> dict[str, float]:
+    """Seconds of one optimizer step that `forward` seconds of forward passes do not hide.
+
+    Out, a stream of its own copies while the next layers run; back, the backward pass waits for
+    each tensor when it asks for it (trl 1.16 `models/activation_offloading.py`,
+    `unpack_tensor_with_streams`: `self.s0.wait_stream(self.s1)`).
+    """
+    carried = moved_activations(workload, layout).carried * layout.batch.accumulation
+    seconds = carried / (REACHED * machine.pcie) if carried else 0.0
+    return {"offloaded activations": max(seconds - forward, 0.0) + seconds}

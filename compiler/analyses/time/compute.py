@@ -5,10 +5,12 @@ from typing import Final, Literal, NamedTuple
 
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.modules import BYTES, quantized_bytes
+from tunec.compiler.analyses.memory.rank import of_rank
 from tunec.compiler.analyses.memory.segments import repeated_share
+from tunec.compiler.analyses.memory.sharding import GRADIENTS
+from tunec.compiler.analyses.memory.terms.fsdp_units import gradient_width
 from tunec.compiler.analyses.memory.terms.passes import loss_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.compiler.analyses.time.accumulation import accumulated_bytes
 from tunec.compiler.analyses.time.coefficients import FITTED, Constants
 from tunec.compiler.analyses.time.communication import rearranged_bytes
 from tunec.compiler.analyses.time.conversions import converted_bytes, is_wide, wide_head
@@ -342,3 +344,22 @@ def _dequantized_bytes(workload: Workload, *, repeated: float) -> float:
 def sequences(workload: Workload) -> int:
     """The number of sequences of one sample: two for a pair of answers."""
     return workload.preference.sequences if workload.preference is not None else 1
+
+
+def accumulated_bytes(workload: Workload, layout: Layout) -> float:
+    """Bytes of one micro batch, on average over a step.
+
+    All but the first add theirs: two are read and one written. Stages 2 and 3 add what is left
+    after the exchange, a shard (deepspeed 0.19.8 `runtime/zero/stage3.py`, `partition_grads`).
+    FSDP 1 joins the gradients of a unit first (torch 2.13 `distributed/fsdp/_flat_param.py`,
+    `_get_unflat_views_aligned`: `torch.split`, whose gradient is a copy of all).
+    """
+    trainable = count(of_rank(workload, layout.parallel.tensor)).trainable
+    times, sharded = layout.batch.accumulation, layout.zero.stage >= GRADIENTS
+    engine = layout.parallel.engine
+    ranks = layout.parallel.data * layout.parallel.sequence
+    own = trainable / ranks if engine == "deepspeed" and sharded else trainable
+    is_fsdp = bool(layout.fsdp.version)
+    width = gradient_width(workload, layout.states) if is_fsdp else BYTES[layout.states.gradients]
+    added = 3 * width * own * (times - 1) / times
+    return added + (2 * width * trainable if layout.fsdp.version == 1 else 0)

@@ -8,7 +8,6 @@ import torch
 import transformers
 from transformers import HfArgumentParser, Trainer, TrainerCallback, TrainingArguments
 
-from tunec.compiler.rehearse.live.checkpoint import reload
 from tunec.compiler.rehearse.live.engine_report import (
     Seen,
     engine_of,
@@ -17,7 +16,127 @@ from tunec.compiler.rehearse.live.engine_report import (
     watch_engine,
     watch_model,
 )
-from tunec.compiler.rehearse.live.model import Tokens, build, tokenizer
+
+
+def reload(trainer: Any, steps: int) -> dict[str, Any]:
+    """Load the last checkpoint as a resumed run does: weights, optimizer and schedule.
+
+    Returns `saved`, the directory's files, and `reloaded`: `yes`, or the exception.
+    """
+    folder = Path(trainer.args.output_dir, f"checkpoint-{steps}")
+    if not folder.is_dir():
+        return {"reloaded": "no checkpoint was saved", "saved": []}
+    saved = sorted(path.name for path in folder.iterdir())
+    before = _sum(trainer)
+    try:
+        _spoil(trainer)
+        _load(trainer, str(folder))
+    except Exception as fault:  # noqa: BLE001  whatever is raised is the answer
+        return {"reloaded": f"{type(fault).__name__}: {fault}", "saved": saved}
+    same = abs(_sum(trainer) - before) <= 1e-3 * max(1.0, abs(before))
+    return {
+        "reloaded": "yes" if same else "the loaded weights differ from the saved ones",
+        "saved": saved,
+    }
+
+
+def _load(trainer: Any, folder: str) -> None:
+    """Do what `Trainer._inner_training_loop` does with `resume_from_checkpoint`."""
+    if engine_of(trainer) is not None:
+        from transformers.integrations.deepspeed import deepspeed_load_checkpoint
+
+        adapted = hasattr(engine_of(trainer).module, "peft_config")
+        deepspeed_load_checkpoint(engine_of(trainer), folder, load_module_strict=not adapted)
+        return
+    trainer._load_from_checkpoint(folder)  # noqa: SLF001
+    trainer._load_optimizer_and_scheduler(folder)  # noqa: SLF001
+
+
+def _trained(trainer: Any) -> list[Any]:
+    model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
+    return [_here(each) for each in model.parameters() if each.requires_grad]
+
+
+def _here(parameter: Any) -> Any:
+    """The part of a parameter on this rank, which is its shard with ZeRO 3."""
+    return getattr(parameter, "ds_tensor", parameter)
+
+
+def _sum(trainer: Any) -> float:
+    return float(sum(each.detach().double().abs().sum() for each in _trained(trainer)))
+
+
+def _spoil(trainer: Any) -> None:
+    """Overwrite the weights, so that only a checkpoint that is really read restores them."""
+    with torch.no_grad():
+        for each in _trained(trainer):
+            each.data.fill_(7.0)
+
+
+def build(question: Mapping[str, Any], arguments: Any, quantization: Any = None) -> torch.nn.Module:
+    """The model as a training script builds it from model_args.yaml and adapter_config.json.
+
+    `quantization` is passed to `from_pretrained`; None means an unquantised base. It is called
+    after the Trainer's arguments are made, so that with ZeRO 3 each rank creates only its shards.
+    """
+    torch.manual_seed(arguments.seed)
+    content = dict(question["model_config"])
+    config = transformers.CONFIG_MAPPING[content["model_type"]].from_dict(content)
+    config.use_cache = False
+    dtype = getattr(torch, question["dtype"])
+    model: Any = transformers.AutoModelForCausalLM.from_config(
+        config, dtype=dtype, attn_implementation=question["attention"]
+    )
+    if quantization is not None:
+        model = _quantised(model, dtype, question["attention"], quantization)
+    if Path("adapter_config.json").exists():
+        import peft
+
+        if arguments.gradient_checkpointing:
+            model.enable_input_require_grads()
+        model = peft.get_peft_model(model, peft.PeftConfig.from_pretrained("."))
+    return torch.nn.Module.train(model)
+
+
+def _quantised(model: Any, dtype: torch.dtype, attention: str, quantization: Any) -> Any:
+    """Pass the model's weights through `from_pretrained`, which quantises them."""
+    return type(model).from_pretrained(
+        None,
+        config=model.config,
+        state_dict=model.state_dict(),
+        dtype=dtype,
+        attn_implementation=attention,
+        quantization_config=quantization,
+    )
+
+
+def tokenizer(vocabulary: int) -> Any:
+    """A tokenizer with a word for each token, the last being the end token: enough for TRL."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+
+    words = {f"t{at}": at for at in range(vocabulary)}
+    end = f"t{vocabulary - 1}"
+    made = Tokenizer(WordLevel(words, unk_token=end))
+    made.pre_tokenizer = WhitespaceSplit()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, eos_token=end, pad_token=end, unk_token=end
+    )
+
+
+class Tokens(torch.utils.data.Dataset):  # type: ignore[misc]  # torch is not typed
+    """Samples of random tokens, the same on every rank."""
+
+    def __init__(self, samples: int, sequence: int, vocabulary: int) -> None:
+        source = torch.Generator().manual_seed(0)
+        self.tokens = torch.randint(0, vocabulary, (samples, sequence), generator=source)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, at: int) -> dict[str, torch.Tensor]:
+        return {"input_ids": self.tokens[at], "labels": self.tokens[at]}
 
 
 def train(question: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:

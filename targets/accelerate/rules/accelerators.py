@@ -11,7 +11,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.python_files import calls_of
-from tunec.compiler.lints.python_plugins import is_accelerator, is_plugin
+from tunec.compiler.lints.python_runs import is_accelerator, is_plugin
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _STEPS: Final = "gradient_accumulation_steps"

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tunec.compiler.analyses.architecture import UnknownArchitecture, UnusableConfig, derive
-from tunec.compiler.analyses.architecture.defaults import DEFAULTS
-from tunec.compiler.analyses.architecture.facts import Facts
+from tunec.compiler.analyses.architecture.facts import DEFAULTS, Facts
 from tunec.schemas.models.catalogue import card, card_names
 
 pytest.importorskip("transformers")

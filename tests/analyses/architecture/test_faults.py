@@ -114,7 +114,7 @@ def test_mangled_configs_never_raise_anything_else(data, name):
 
 @given(data=st.data(), family=st.sampled_from(sorted(FAMILIES)))
 def test_mangled_families_never_raise_anything_else(data, family):
-    from tunec.compiler.analyses.architecture.defaults import DEFAULTS
+    from tunec.compiler.analyses.architecture.facts import DEFAULTS
 
     keys = sorted(DEFAULTS.get(family, {"hidden_size": 1}))
     config = {

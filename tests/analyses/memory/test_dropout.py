@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from workload_builders import full, layout, model
 
-from tunec.compiler.analyses.architecture.dropout import KEYS, dropout_of
+from tunec.compiler.analyses.architecture.derive import KEYS, dropout_of
 from tunec.compiler.analyses.memory.activations import Pass
 from tunec.compiler.analyses.memory.text import text_activations
 from tunec.compiler.ir.slots import AttentionKernel

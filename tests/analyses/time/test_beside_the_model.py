@@ -5,10 +5,9 @@ from stated_runs import architecture_of, workload_of
 from workload_builders import ATTENTION, BF16_LORA, LLAMA_3_8B, layout, lora, model
 
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.analyses.time.account import Run, step_time
+from tunec.compiler.analyses.time.account import Run, loading, step_time
 from tunec.compiler.analyses.time.compute import compute, product_rate, work_of
 from tunec.compiler.analyses.time.encoders import encoding
-from tunec.compiler.analyses.time.loading import loading
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.schemas.frozen import replace
 

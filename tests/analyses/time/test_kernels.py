@@ -20,9 +20,8 @@ from workload_builders import (
 )
 
 from tunec.compiler.analyses.memory.workload import USUAL_FSDP, Layout
-from tunec.compiler.analyses.time.accumulation import accumulated_bytes
 from tunec.compiler.analyses.time.coefficients import FITTED
-from tunec.compiler.analyses.time.compute import compute, product_rate, work_of
+from tunec.compiler.analyses.time.compute import accumulated_bytes, compute, product_rate, work_of
 from tunec.compiler.analyses.time.conversions import converted_bytes, is_wide
 from tunec.compiler.analyses.time.flops import operations
 from tunec.compiler.analyses.time.gathering import found_whole, gathers, hooks, units

@@ -1,17 +1,84 @@
-"""The single comment of a pull request: found by its marker, then written or updated.
+"""GitHub's side of a pull request: the event, the token, the outputs, and the single comment.
 
-docs.github.com, "REST API endpoints for issue comments": a pull request's comments are those of the
-issue with its number; a page has at most 100.
+docs.github.com, "Variables reference" (default environment variables), "Events that trigger
+workflows", `pull_request`, and "REST API endpoints for issue comments": a pull request's comments
+are those of the issue with its number; a page has at most 100.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from msgspec import Struct
+
+
+class NoPullRequest(ValueError):
+    """The event is not a pull request's, or cannot be read; the message says why."""
+
+
+class Event(Struct, frozen=True):
+    """A pull request as the run's event describes it."""
+
+    repository: str
+    """`owner/name` of the repository that has the pull request."""
+    number: int
+    base: str
+    """The commit that the pull request will be merged into."""
+    head: str
+    is_from_fork: bool
+
+
+class Surroundings(Struct, frozen=True):
+    """The runner's settings besides the event."""
+
+    api: str
+    token: str
+    summary: Path | None
+    outputs: Path | None
+
+
+def event_of(environment: Mapping[str, str]) -> Event:
+    """The run's pull request. Raises NoPullRequest."""
+    path, repository = environment.get("GITHUB_EVENT_PATH"), environment.get("GITHUB_REPOSITORY")
+    if not path or not repository:
+        raise NoPullRequest("GITHUB_EVENT_PATH and GITHUB_REPOSITORY are not set")
+    try:
+        data = json.loads(Path(path).read_text("utf-8"))
+        return _event(data["pull_request"], repository)
+    except (OSError, ValueError) as fault:
+        raise NoPullRequest(f"the event cannot be read: {fault}") from None
+    except (KeyError, TypeError):
+        raise NoPullRequest(
+            "the event is not of a pull request: run this on `pull_request`"
+        ) from None
+
+
+def _event(pull: Mapping[str, Any], repository: str) -> Event:
+    source = pull["head"].get("repo") or {}  # the repository of a fork may be gone
+    return Event(
+        repository,
+        int(pull["number"]),
+        str(pull["base"]["sha"]),
+        str(pull["head"]["sha"]),
+        is_from_fork=source.get("full_name") != repository,
+    )
+
+
+def surroundings_of(environment: Mapping[str, str]) -> Surroundings:
+    """The API's address, the token, and the files for the summary and outputs."""
+    summary = environment.get("GITHUB_STEP_SUMMARY")
+    outputs = environment.get("GITHUB_OUTPUT")
+    return Surroundings(
+        environment.get("GITHUB_API_URL") or "https://api.github.com",
+        environment.get("TUNEC_TOKEN") or environment.get("GITHUB_TOKEN", ""),
+        Path(summary) if summary else None,
+        Path(outputs) if outputs else None,
+    )
+
 
 _PAGE: Final = 100
 _MOST_PAGES: Final = 100
