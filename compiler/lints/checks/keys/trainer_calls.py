@@ -10,12 +10,12 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Severity
 from tunec.compiler.frontend.python_calls import Call
 from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.python_files import calls_of, imports_of
 from tunec.compiler.lints.rule import Consequence, Finding, is_commit, rule
 
-_KINDS: Final = ("hf", "sft", "dpo", "grpo", "kto", "reward", "rloo", "model", "peft")
+_KINDS: Final = ("hf", *TRL, "model", "peft")
 
 
 class Moved(Struct, frozen=True):
@@ -218,6 +218,7 @@ _OF_COMPLETIONS: Final = (
 _IMAGES: Final = "write AutoModelForImageTextToText"
 _TEXTS: Final = "read the texts by `datasets.load_dataset`"
 _NOWHERE: Final = "pin trl<0.24: later releases do not have it"
+_KBIT: Final = "write prepare_model_for_kbit_training"
 GONE: Final[Mapping[str, tuple[Gone, ...]]] = {
     "trl": (
         _gone("trl>=0.20", _OF_COMPLETIONS, "DataCollatorForCompletionOnlyLM"),
@@ -247,11 +248,30 @@ GONE: Final[Mapping[str, tuple[Gone, ...]]] = {
         _gone("transformers>=5.0", "write AutoModelForCausalLM", "AutoModelWithLMHead"),
         _gone("transformers>=5.0", _TEXTS, "LineByLineTextDataset", "TextDataset"),
     ),
+    "peft": (
+        _gone("peft>=0.10", _KBIT, "prepare_model_for_int8_training"),
+        _gone("peft>=0.19", "write MissConfig, which took its place", "BoneConfig"),
+        _gone("peft>=0.19", "write MissModel, which took its place", "BoneModel"),
+    ),
 }
 """Removed or moved names by package, from whichever module they are imported. trl 0.18.2 to 1.16.0
 __init__.py and trainer/__init__.py, the releases between which each name was removed; experimental/
 of 0.29.0, 1.0.0, 1.6.0, 1.10.0 and 1.16.0. transformers 4.49.0 and 4.50.3 optimization.py; 4.57.6
-and 5.0.0 trainer_utils.py, models/auto/modeling_auto.py, data/datasets/language_modeling.py."""
+and 5.0.0 trainer_utils.py, models/auto/modeling_auto.py, data/datasets/language_modeling.py. peft
+0.9.0 to 0.21.2 __init__.py."""
+_HOMES: Final[Mapping[str, str]] = {
+    "judges": "1.1",
+    "self_distillation": "1.6",
+    **dict.fromkeys(("gfpo", "papo"), "1.8"),
+    **dict.fromkeys(("dppo", "openenv"), "1.9"),
+    "ppo": "1.13",
+    **dict.fromkeys(("bco", "grpo_with_replay_buffer", "gspo_token"), "1.14"),
+    **dict.fromkeys(("nash_md", "prm", "xpo"), "1.14"),
+    "minillm": "1.15",
+    "ssd": "1.16",
+}
+"""Modules of trl.experimental, by the release that no longer has them: the folders of trl 0.29.0 to
+1.16.0."""
 _NEVER: Final[Mapping[str, str]] = {
     "trl.DataCollatorForLanguageModeling": "import it from trl.trainer.sft_trainer",
 }
@@ -263,7 +283,7 @@ _EXPERIMENTAL: Final = "trl.experimental."
     "name-of-another-release",
     "error",
     "parse",
-    consumers=("trl", "transformers"),
+    consumers=("trl", "transformers", "peft"),
     reads=tuple(f"{kind}:*" for kind in _KINDS),
 )
 def name_of_another_release(run: LintContext) -> Iterator[Finding]:
@@ -275,8 +295,11 @@ def name_of_another_release(run: LintContext) -> Iterator[Finding]:
                 continue
             place = Place(document, str(node.value), node)
             module = origin.rpartition(".")[0]
+            is_module_gone = origin.startswith(_EXPERIMENTAL)
             yield Finding(
-                f"`{module}` has no `{node.value}`",
+                f"trl has no module `{module}`"
+                if is_module_gone
+                else f"`{module}` has no `{node.value}`",
                 (place.key_label("ImportError"),),
                 notes(run, "", gone.since),
                 gone.help,
@@ -289,7 +312,11 @@ def _of_origin(origin: str) -> Gone | None:
     if origin in _NEVER:
         return Gone(frozenset({name}), "", _NEVER[origin])
     if origin.startswith(_EXPERIMENTAL):
-        return None
+        last = _HOMES.get(origin.split(".")[2])
+        if last is None:
+            return None
+        help_ = f"pin trl<{last}: later releases do not have the module"
+        return Gone(frozenset({name}), f"trl>={last}", help_)
     return next((each for each in GONE.get(package, ()) if name in each.names), None)
 
 
