@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.conditions import one_of_two
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
@@ -17,6 +18,7 @@ from tunec.compiler.lints.facts.lora import (
     lora_keys,
     loras,
 )
+from tunec.compiler.lints.facts.model import NoRegex, adapted
 from tunec.compiler.lints.facts.training_loop import is_number, is_whole, real
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
@@ -234,7 +236,7 @@ def _ranks(lora: Lora) -> Iterator[Place]:
     "lora-bias-rejected", "error", "parse", consumers=("peft>=0.14",), reads=lora_keys("lora_bias")
 )
 def lora_bias_rejected(run: LintContext) -> Iterator[Finding]:
-    """`lora_bias` is set beside a setting that does not allow bias terms."""
+    """`lora_bias` is set beside what does not allow bias terms, or on layers without one."""
     for lora in loras(run):
         at = lora.place("lora_bias")
         if lora.document.kind not in ("peft", "glm4") or at is None or at.value is not True:
@@ -245,6 +247,7 @@ def lora_bias_rejected(run: LintContext) -> Iterator[Finding]:
         elif init is not None and not isinstance(init.value, bool):
             other, what = init, f"init_lora_weights {init.value}"
         else:
+            yield from _never_merged(run, lora, at)
             continue
         yield Finding(
             f"lora_bias cannot stand beside {what}",
@@ -254,6 +257,33 @@ def lora_bias_rejected(run: LintContext) -> Iterator[Finding]:
         )
 
 
+def _never_merged(run: LintContext, lora: Lora, at: Place) -> Iterator[Finding]:
+    """The adapter's bias has no bias of the base to be added to."""
+    targets = lora.targets
+    if run.model is None or targets is None:
+        return
+    try:
+        mine = adapted(run.model.architecture, targets, lora.excluded)
+    except NoRegex:
+        return
+    bare = {last(each.path) for each in mine if each.kind == "linear" and not each.bias}
+    if not bare:
+        return
+    is_merged = _MERGES.search(lora.document.text) is not None
+    yield Finding(
+        f"an adapter with lora_bias cannot be merged: {run.model.path} has no bias in "
+        f"{quoted(sorted(bare), 'and')}",
+        (at.label("merging raises a RuntimeError"),),
+        ("to merge, PEFT adds the bias of the adapter to the bias of the layer",),
+        "remove lora_bias, or keep the adapter apart from its base",
+        severity=None if is_merged else "note",
+        consequence="save",
+    )
+
+
+_MERGES: Final = re.compile(r"\.merge_(?:and_unload|adapter)\(")
+"""What merges in a script: peft 0.14.0 to 0.21.2 tuners/lora/layer.py `Linear.merge`, which says
+why since 0.18."""
 _OF_LAYERS: Final = ("lora_dropout", "use_dora", "lora_bias", "fan_in_fan_out")
 _EMBEDDINGS: Final = ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok_embeddings")
 

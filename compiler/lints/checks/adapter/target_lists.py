@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tunec.compiler.analyses.architecture.lora import half_target
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.facts.launch import starts_one_of
@@ -38,7 +39,7 @@ def regex_in_target_list(run: LintContext) -> Iterator[Finding]:
     """A list of LoRA's targets contains a regular expression."""
     for lora in adapters(run):
         if (at := lora.place("target_modules")) is not None:
-            yield from _targets(lora, at)
+            yield from list(_no_pattern(run, lora, at)) or _targets(lora, at)
         if (at := lora.place("exclude_modules")) is not None:
             yield from _excluded(lora, at)
 
@@ -61,6 +62,33 @@ def _targets(lora: Lora, at: Place) -> Iterator[Finding]:
         severity=None if is_all else "warning",
         consequence=None if is_all else "silent",
     )
+
+
+_COMPILED: Final = "axolotl>=0.16"
+"""axolotl 0.16.0 to 0.19.0 utils/schemas/config.py `check_lora_target_modules_regex`."""
+
+
+def _no_pattern(run: LintContext, lora: Lora, at: Place) -> Iterator[Finding]:
+    """Axolotl compiles each name of the list, though PEFT does not."""
+    names = lora.targets if lora.document.kind == "axolotl" else None
+    lost = [each for each in names or () if isinstance(names, tuple) and not _compiles(each)]
+    if lost and is_checked(run, _COMPILED):
+        yield Finding(
+            f"{quoted(lost, 'and')} in lora_target_modules is no regular expression",
+            (at.label("refused"),),
+            notes(run, "Axolotl compiles each name while it reads the file", _COMPILED),
+            "write the names of the layers: " + ", ".join(last(each.strip("*.")) for each in lost),
+            severity=severity(run, _COMPILED),
+            consequence="parse",
+        )
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True
 
 
 def _excluded(lora: Lora, at: Place) -> Iterator[Finding]:

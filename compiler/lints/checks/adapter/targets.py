@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from tunec.compiler.analyses.architecture.lora import is_refused
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Place
 from tunec.compiler.lints.facts.lora import (
@@ -68,6 +70,31 @@ def lora_target_not_a_layer(run: LintContext) -> Iterator[Finding]:
                 ("PEFT stops at the first module of that name that is no linear layer",),
                 rf'write target_modules: ".*language_model.*\.({"|".join(wrapped)})"',
             )
+        elif refused := _of_kernels(run, lora, targets):
+            since = _CHECKED.get(tree.family, "peft>=0.16")
+            yield Finding(
+                f"{lora.method} cannot be put on {quoted(refused, 'and')} of {run.model.path}",
+                (at.label("refused"),),
+                notes(run, "Mamba's kernel reads these weights itself, past an adapter", since),
+                f"leave {quoted(refused, 'and')} out of the targets",
+                severity=severity(run, since),
+            )
+
+
+_CHECKED: Final[Mapping[str, str]] = {"nemotron_h": "peft>=0.20"}
+"""The first release that refuses Mamba's layers, where it is not 0.16: peft 0.15.2 to 0.21.2
+tuners/tuners_utils.py `_check_lora_target_modules_mamba`."""
+
+
+def _of_kernels(run: LintContext, lora: Lora, targets: tuple[str, ...]) -> list[str]:
+    """Targets among the layers that PEFT refuses to adapt, since a kernel reads their weights."""
+    if run.model is None or lora.excluded:
+        return []
+    tree = run.model.architecture
+    if not is_checked(run, _CHECKED.get(tree.family, "peft>=0.16")):
+        return []
+    kept = {last(m.path) for m in tree.modules if m.kind != "router" and is_refused(tree, m)}
+    return [each for each in targets if last(each) in kept]
 
 
 _WRAPPER: Final = re.compile(r"Clippable|_register_custom_module|\b(?:import|from)\s+unsloth\b")
