@@ -35,6 +35,9 @@ def _pair(
 _MASKS_LOST: Final = "packing keeps input_ids alone: tokens that should be masked are trained on"
 _MASKS_DROPPED: Final = "columns that Liger's loss does not need are dropped, the masks with them"
 _ASKED_AGAIN: Final = "Liger's loss runs the reference model at each step"
+_HEAD_READ: Final = "Liger's loss reads the weight of lm_head itself, past its adapter"
+_HEADS: Final = ("peft:target_modules~'lm_head'", "lora_target_modules~'lm_head'")
+"""The head as an entry of a list: `all-linear` leaves it out."""
 _CAP_WINS: Final = "the older word is copied over the new one"
 _SILENT: Final = (
     replace(
@@ -68,6 +71,21 @@ _SILENT: Final = (
         label="computed for nothing",
         help="remove precompute_ref_log_probs",
         severity="warning",
+    ),
+    *(
+        Row(
+            "grpo:use_liger_kernel",
+            "the adapter of lm_head is not trained beside {0.path}",
+            "reads the frozen weight",
+            _HEAD_READ,
+            "remove lm_head from {1.path}, or turn {0.path} off",
+            beside=(head,),
+            since="trl>=0.28,<1.7",
+            consequence="silent",
+            severity="warning",
+            files_only=True,
+        )
+        for head in _HEADS
     ),
     Row(
         "grpo:mask_truncated_completions=true",
@@ -114,7 +132,15 @@ _LIGER_AND_PEFT: Final = "Liger DPO loss is not implemented for PEFT models"
 """trl 0.29.0 `_compute_loss_liger`, 1.4.0 to 1.7.0 `__init__` of trainer/dpo_trainer.py, and of
 experimental/kto/kto_trainer.py; 1.8.0 allows adapters that leave out lm_head. liger-kernel 0.6.3
 chunked_loss/grpo_loss.py has no dapo, 0.6.4 has."""
+_OF_HEAD: Final = tuple(
+    _pair(f"{kind}:use_liger_kernel", head, _HEAD_READ, releases)
+    for kind, releases in (("grpo", "trl>=1.7,<1.15"), ("dpo|kto", "trl>=1.8,<1.15"))
+    for head in _HEADS
+)
+"""trl 1.7.0 to 1.14.0 trainer/grpo_trainer.py, 1.8.0 to 1.14.0 dpo_trainer.py and kto_trainer.py
+`__init__`; later ones refuse the adapter with any loss (`head-adapted-in-preference-training`)."""
 _PAIRS: Final = (
+    *_OF_HEAD,
     _pair(
         "dpo:precompute_ref_log_probs",
         "use_liger_kernel",

@@ -8,7 +8,7 @@ from tunec.compiler.frontend.python_calls import Call, Calls
 from tunec.compiler.lints.checks.keys.trainer_calls import scripts_of
 from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.python_files import calls_of
 from tunec.compiler.lints.rule import Finding, keys, rule
 
@@ -20,6 +20,11 @@ _SYNCED: Final = "trl>=0.29"
 """trl 0.29.1 to 1.16.0 trainer/dpo_trainer.py `DPOTrainer.__init__`."""
 _SCORED: Final = "trl>=0.29"
 """trl 0.29.1 to 1.16.0 trainer/reward_trainer.py `RewardTrainer.__init__`."""
+_TAKEN: Final = "trl>=1.8"
+"""trl 1.8.0 to 1.16.0 trainer/*_trainer.py `__init__`: "your model is already instantiated". The
+first two raise a ValueError, the others log it."""
+_REFUSING: Final = ("DPOTrainer", "KTOTrainer")
+_IGNORING: Final = ("SFTTrainer", "GRPOTrainer", "RLOOTrainer", "RewardTrainer")
 _SET_LATER: Final = re.compile(r"\.eval_dataset\s*=|\beval_dataset\s*\]\s*=|get_eval_dataloader")
 _LOADED: Final = "AutoModelForSequenceClassification.from_pretrained"
 
@@ -31,8 +36,7 @@ _LOADED: Final = "AutoModelForSequenceClassification.from_pretrained"
     consumers=("transformers", "trl"),
     reads=(
         *keys("trainer", "eval_strategy", "evaluation_strategy"),
-        *keys("dpo", "sync_ref_model"),
-        *keys("reward", "output_dir"),
+        *(f"{kind}:*" for kind in TRL),
     ),
 )
 def trainer_call_refused(run: LintContext) -> Iterator[Finding]:
@@ -46,6 +50,8 @@ def trainer_call_refused(run: LintContext) -> Iterator[Finding]:
                     yield from _synced(run, document, call)
                 elif call.name == "RewardTrainer" and call.package == "trl":
                     yield from _scored(run, document, call, calls)
+                if call.package == "trl":
+                    yield from _quantised(run, document, call, calls)
 
 
 def _never_evaluated(run: LintContext, document: Document, calls: Calls) -> Iterator[Finding]:
@@ -126,3 +132,28 @@ def _scored(run: LintContext, document: Document, call: Call, calls: Calls) -> I
             "write num_labels=1",
             severity=severity(run, _SCORED),
         )
+
+
+def _quantised(run: LintContext, document: Document, call: Call, calls: Calls) -> Iterator[Finding]:
+    """A quantization for a model that the script has loaded without it."""
+    given = next((e for e in call.site.call.keywords if e.arg == "quantization_config"), None)
+    name = calls.given(call, "model")
+    loads = [e for e in calls.found if e.name == "from_pretrained" and name in e.site.targets]
+    node = call.fields.get("quantization_config")
+    is_known = call.name in (*_REFUSING, *_IGNORING) and len(loads) == 1 and is_checked(run, _TAKEN)
+    if not is_known or node is None or given is None or _is_none(given.value):
+        return
+    is_refused = call.name in _REFUSING
+    why = "TRL quantises a model only while it loads it, from a name that is a text"
+    yield Finding(
+        f"{call.name} gets quantization_config, and {name} is loaded already",
+        (
+            Place(document, "quantization_config", node).label(
+                "refused" if is_refused else "without effect"
+            ),
+        ),
+        notes(run, why, _TAKEN),
+        "give quantization_config to from_pretrained instead",
+        severity=severity(run, _TAKEN) if is_refused else "warning",
+        consequence=None if is_refused else "silent",
+    )
