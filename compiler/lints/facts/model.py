@@ -22,7 +22,7 @@ from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
-    from tunec.schemas.models.architecture import Architecture, Module
+    from tunec.schemas.models.architecture import Architecture, Module, Stack
 
 
 BLOCKS: Final[Mapping[str, str]] = {
@@ -226,6 +226,12 @@ def leaves(architecture: "Architecture", kinds: tuple[str, ...]) -> frozenset[st
 def layers(architecture: "Architecture") -> int:
     """The number of layers in the longest text stack; 0 if there is none."""
     return max((each.layers for each in architecture.stacks if each.part == "text"), default=0)
+
+
+def has_whole_heads(stack: "Stack", width: int) -> bool:
+    """Whether Ulysses can give each of its processes whole heads: those of keys are repeated."""
+    shared = stack.kv_heads
+    return stack.heads % width == 0 and (shared % width == 0 or width % shared == 0)
 
 
 def usual(architecture: "Architecture") -> tuple[str, ...]:

@@ -5,8 +5,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.model import has_whole_heads
 from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rule import Finding, keys, rule
 
@@ -150,12 +152,18 @@ def _product(widths: tuple[Any, ...]) -> int:
     return product
 
 
+_OF_SEQUENCES: Final = tuple(
+    f"{part}.ulysses_sequence_parallel_size" for part in (_ACTOR, "actor_rollout_ref.ref", "critic")
+)
+"""verl 0.8.0 to 0.9.1 models/transformers/monkey_patch.py `apply_monkey_patch`."""
+
+
 @rule(
     "number-refused-by-verl",
     "error",
     "init",
     consumers=("verl",),
-    reads=keys("verl", *dict.fromkeys(key for each in _SUMS for key in each.keys)),
+    reads=keys("verl", *dict.fromkeys(key for each in _SUMS for key in each.keys), *_OF_SEQUENCES),
 )
 def number_refused_by_verl(run: LintContext) -> Iterator[Finding]:
     """Numbers that contradict each other."""
@@ -170,6 +178,31 @@ def number_refused_by_verl(run: LintContext) -> Iterator[Finding]:
                 (),
                 each.help.format(*values),
             )
+    yield from _heads(run)
+
+
+def _heads(run: LintContext) -> Iterator[Finding]:
+    """Attention heads that Ulysses cannot share out among the ranks of a sequence."""
+    texts = run.model.architecture.stacks if run.model is not None else ()
+    text = next((each for each in texts if each.part == "text"), None)
+    engine = run.said("verl", f"{_ACTOR}.strategy") or run.said("verl", "model_engine")
+    is_other = engine is not None and "fsdp" not in str(engine.value)
+    if text is None or run.model is None or is_other:
+        return
+    for key in _OF_SEQUENCES:
+        at = run.said("verl", key)
+        if at is None or not is_whole(at.value) or at.value < 2 or has_whole_heads(text, at.value):
+            continue
+        yield Finding(
+            f"{text.heads} heads of {run.model.path} for {at.value} ranks of a sequence",
+            (at.label("refused"),),
+            ("Ulysses gives each rank whole heads of the whole sequence: AssertionError",),
+            f"write a width that divides {text.heads}",
+            sum=(
+                Term("attention heads", text.heads, "heads"),
+                Term("key and value heads", text.kv_heads, "heads"),
+            ),
+        )
 
 
 def _number(place: Place | None, usual: int | None) -> int | None:

@@ -9,7 +9,7 @@ from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Place, also
 from tunec.compiler.lints.facts.launch import launches
-from tunec.compiler.lints.facts.model import experts, family
+from tunec.compiler.lints.facts.model import experts, family, has_whole_heads
 from tunec.compiler.lints.facts.sharding import SECTION, shared_sequences
 from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rule import Finding, keys, rule
@@ -100,7 +100,7 @@ def sequence_width_does_not_divide_heads(run: LintContext) -> Iterator[Finding]:
                 continue
             heads, shared = text[0].heads, text[0].kv_heads
             name = heads if heads % width else shared
-            if heads % width == 0 and (shared % width == 0 or width % shared == 0):
+            if has_whole_heads(text[0], width):
                 continue
             yield Finding(
                 f"{name} heads of {run.model.path} over {width} sequence parallel processes",
