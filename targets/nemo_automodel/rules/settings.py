@@ -27,6 +27,14 @@ _ROWS: Final = (
         beside=("no distributed.pipeline",),
     ),
     Row(
+        f"{_KIND}:distributed._target_~nvfsdp",
+        "{0.path} names a module that NeMo AutoModel no longer has",
+        "not found",
+        "each _target_ is imported while the file is read: ImportError",
+        "write `strategy: megatron_fsdp` in its place",
+        consequence="parse",
+    ),
+    Row(
         f"{_KIND}:lr_scheduler.lr_warmup_steps<1 & lr_scheduler.lr_warmup_steps>0",
         "{0.path} {0.value} is no number of steps",
         "refused",
@@ -62,6 +70,7 @@ _ROWS: Final = (
 _NUMBERS: Final = (
     *("step_scheduler.global_batch_size", "step_scheduler.local_batch_size", "peft.target_modules"),
     *("lr_scheduler.min_lr", "lr_scheduler.init_lr", "lr_scheduler.lr_warmup_steps"),
+    *("distributed.pp_size", "distributed.pipeline.pp_microbatch_size"),
 )
 
 
@@ -78,6 +87,7 @@ def setting_refused_by_nemo_automodel(run: LintContext) -> Iterator[Finding]:
     yield from found(_ROWS, run)
     for document in run.of(_KIND):
         yield from _shares(run, document)
+        yield from _stages(document)
         yield from _rates(document)
         yield from _names(document)
 
@@ -105,6 +115,25 @@ def _shares(run: LintContext, document: Document) -> Iterator[Finding]:
             (at.label("refused"),),
             ("StepScheduler divides it: ValueError",),
             f"write a multiple of {micro * ranks} as {_GLOBAL}",
+        )
+
+
+_STAGES, _STEP = "distributed.pp_size", "distributed.pipeline.pp_microbatch_size"
+
+
+def _stages(document: Document) -> Iterator[Finding]:
+    """A local batch that is cut into fewer micro batches than there are stages."""
+    stages, step = document.value(_STAGES, 1), document.value(_STEP, 1)
+    local = document.value(_MICRO, 1)
+    at = document.get(_MICRO) or document.get(_STAGES)
+    if at is None or not all(map(is_whole, (stages, step, local))) or stages < 2 or step < 1:
+        return
+    if local % step or local // step < stages:
+        yield Finding(
+            f"a local batch of {local} gives {stages} stages {local / step:g} micro batches",
+            (at.label("refused"), *also(document.get(_STAGES)), *also(document.get(_STEP))),
+            ("each stage works on a micro batch of its own: AssertionError, or ValueError",),
+            f"write a multiple of {step} from {stages * step} on as {_MICRO}",
         )
 
 
@@ -173,6 +202,39 @@ SECTION_UNREAD_BY_NEMO_AUTOMODEL: Final = rows(
             "the recipe takes `seed` at the top, which is 42 by default",
             "write `seed` at the top",
             beside=("no seed",),
+        ),
+        Row(
+            f"{_KIND}:distributed.pipeline{{}}",
+            "{0.path} is not read without pipeline stages",
+            "left out",
+            "it holds the schedule of stages, of which pp_size gives one by default",
+            "write distributed.pp_size above 1, or remove the section",
+            beside=("no distributed.pp_size>1",),
+            at_key=True,
+        ),
+        *(
+            Row(
+                f"{_KIND}:{section}{{}}",
+                "{0.path} is not read",
+                "nothing reads this section",
+                "the recipe reads `distributed` alone",
+                f"write its settings below {home}",
+                at_key=True,
+            )
+            for section, home in (
+                ("distributed_config", "distributed"),
+                ("moe_config", "distributed.moe"),
+                ("autopipeline", "distributed.pipeline"),
+            )
+        ),
+        Row(
+            f"{_KIND}:moe_config.activation_checkpointing=true",
+            "{0.path} is not read, and nothing is recomputed",
+            "nothing reads this section",
+            "the recipe reads `distributed` alone",
+            "write distributed.activation_checkpointing: true",
+            beside=("no distributed.activation_checkpointing",),
+            severity="warning",
         ),
     ),
 )
