@@ -155,6 +155,8 @@ _METRICS: Final = ("sacrebleu", "comet", "ter", "chrf", "perplexity")
 _HEADS: Final = ("auto", "sdpa", "triton_flash")
 _QAT: Final = (*("int4", "int8", "float8_e4m3fn", "nvfp4", "mxfp4", "ternary", "fp8", "float8"),)
 """axolotl 0.19.0 utils/schemas/quantization.py `validate_ao_dtype`."""
+_EXCESS: Final = ("drop", "truncate", "raise")
+"""axolotl 0.12.2 to 0.19.0 utils/schemas/config.py: `raise` came with 0.13.1."""
 _RESIZES: Final = ("bilinear", "bicubic", "lanczos")
 _INDUCTOR: Final = (
     *("coordinate_descent_tuning", "coordinate_descent_check_all_directions", "shape_padding"),
@@ -195,12 +197,14 @@ def _words(run: LintContext, document: Document) -> Iterator[Finding]:
         ("large_head_attention", _HEADS, "axolotl>=0.18", ""),
         ("qat.weight_dtype", _QAT, "axolotl>=0.19", ""),
         ("qat.activation_dtype", _QAT, "axolotl>=0.19", ""),
+        ("excess_length_strategy", _EXCESS[:2], "axolotl>=0.12.2,<0.13.1", ""),
+        ("excess_length_strategy", _EXCESS, "axolotl>=0.13.1", ""),
         *PLUGIN_WORDS,
     ):
         at = document.get(key)
         if at is None or not isinstance(at.value, str) or at.value.lower() in ("", *words):
             continue
-        if plugin not in plugins:
+        if plugin not in plugins or ("<" in since and not run.runs(since)):
             continue
         if "/" in at.value or not is_checked(run, since) or (key == "adapter" and is_open):
             continue

@@ -9,7 +9,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.diffusion import DataSet, configs, lists, said
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.targets.simpletuner.rules.data_set_parts import parts
+from tunec.targets.simpletuner.rules.data_set_parts import own_batch, parts
 from tunec.targets.simpletuner.rules.flag_names import flags
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -54,6 +54,7 @@ def data_set_refused(run: LintContext) -> Iterator[Finding]:
             yield from _refused_of(each)
             yield from _captions(each)
             yield from parts(each)
+            yield from own_batch(run, each)
             yield from _prompts(run, each)
             yield from _conditioning(each, known)
             yield from _stores(each, sets)

@@ -6,6 +6,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from tunec.compiler.diagnostics.wording import shown
+from tunec.compiler.lints.conditions import is_checked, notes, severity
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.facts.diffusion import DataSet
 from tunec.compiler.lints.rule import Finding
@@ -210,3 +213,25 @@ _PARTS: Final = (
 )
 """simpletuner 4.10.1 helpers/data_backend/config/validators.py `validate_caption_data_generator`,
 `validate_webshart_caption_key`; image.py `validate`; factory.py `init_backend_config`."""
+
+
+_OWN_BATCH: Final = "simpletuner>=4.7.1"
+"""simpletuner 4.7.1 to 4.10.1 helpers/data_backend/dataset_types.py
+`parse_positive_train_batch_size`."""
+
+
+def own_batch(run: LintContext, each: DataSet) -> Iterator[Finding]:
+    """The batch size of one data set: a whole number, as a number or as its digits."""
+    at = each.place("train_batch_size")
+    if at is None or at.value in (None, "") or not is_checked(run, _OWN_BATCH):
+        return
+    text = str(at.value)
+    is_plain = type(at.value) in (int, str) and text.isascii() and text.isdecimal()
+    if not is_plain or text != str(int(text)) or int(text) < 1:
+        yield Finding(
+            f"train_batch_size of a data set cannot be {shown(at.value)}",
+            (at.label("refused"),),
+            notes(run, "it has to be a whole number from 1 on", _OWN_BATCH),
+            "write a whole number",
+            severity=severity(run, _OWN_BATCH),
+        )
