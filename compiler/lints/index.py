@@ -26,6 +26,7 @@ _READERS: Final[Mapping[str, frozenset[str]]] = {
     "scripts": frozenset({"alpaca-lora", "diffusers"}),
     "sd_scripts": frozenset({"sd-scripts", "sd-scripts-data", "musubi-tuner"}),
     "simpletuner": frozenset({"diffusers", "lycoris", "simpletuner", "simpletuner-data"}),
+    "torchtune": frozenset({"torchtune"}),
     "visualglm": frozenset({"sat"}),
 }
 """Subjects that only concern runs with a document of one of these kinds."""
