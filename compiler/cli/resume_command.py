@@ -1,7 +1,7 @@
 """`tunec resume`: how training continues from a checkpoint on other hardware."""
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -59,7 +59,25 @@ def run(options: Namespace, session: Session) -> int:
     asked = asked_targets(options.targets, planned.loaded, session)
     resumes = next((target.resumes for target, _ in asked if target.resumes), "")
     way, before = way_of(found, goal), batch_before(found)
-    return _show(Report(found, goal, way, before, planned, resumes), session)
+    report = Report(found, goal, way, before, planned, resumes, _compiling(found, options))
+    return _show(report, session)
+
+
+def _compiling(found: Checkpoint, options: Namespace) -> tuple[str, ...]:
+    """The command that compiles the plan that is shown."""
+    named = (("--hardware", options.hardware), *(("--target", each) for each in options.targets))
+    sets = (*options.overrides, *_kept_batch(found, options.overrides))
+    words = (*named, *(("--set", each) for each in sets))
+    flags = ("--allow-outside",) if options.allow_outside else ()
+    given = (word for flag, value in words if value for word in (flag, value))
+    return ("tunec", "compile", options.spec, *given, *flags)
+
+
+def _kept_batch(found: Checkpoint, overrides: Sequence[str]) -> tuple[str, ...]:
+    """The batch of the original run, unless another is set."""
+    before = batch_before(found)
+    is_said = before is None or any(each.startswith("batch.global") for each in overrides)
+    return () if is_said else (f"batch.global={before}",)
 
 
 def _show(report: Report, session: Session) -> int:
@@ -79,10 +97,9 @@ def _planned(found: Checkpoint, options: Namespace, session: Session) -> Planned
         targets=session.registry.names(),
         allow_outside=options.allow_outside,
     )
-    before = batch_before(found)
-    is_said = any(each.startswith("batch.global") for each in options.overrides)
-    if before is not None and not is_said and loaded.spec is not None:
-        loaded = with_settings(loaded, [f"batch.global={before}"])
+    kept = _kept_batch(found, options.overrides)
+    if kept and loaded.spec is not None:
+        loaded = with_settings(loaded, list(kept))
     return plan(loaded, asked_targets(options.targets, loaded, session))
 
 

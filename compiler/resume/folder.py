@@ -95,6 +95,8 @@ class Checkpoint(Struct, frozen=True):
     """adapter_config.json; none: whole weights."""
     unread: tuple[str, ...] = ()
     """Pickle files that were not read, so that their numbers are unknown."""
+    newest: str = ""
+    """For weights alone: the last checkpoint below the folder."""
 
 
 def look(path: Path) -> Checkpoint:
@@ -107,12 +109,9 @@ def look(path: Path) -> Checkpoint:
         found = reader(path, names)
         if found is not None:
             return found
-    inner = sorted(
-        (each for each in path.glob("checkpoint-*") if each.is_dir()),
-        key=lambda each: _step(each.name),
-    )
-    if inner:
-        raise NoCheckpoint(f"`{path}` holds checkpoints and is none", f"name one: {inner[-1]}")
+    newest = _newest(path)
+    if newest:
+        raise NoCheckpoint(f"`{path}` holds checkpoints and is none", f"name one: {newest}")
     raise NoCheckpoint(
         f"`{path}` holds no checkpoint: neither states of DeepSpeed or FSDP, nor of a Trainer or "
         "accelerate, nor weights"
@@ -217,6 +216,12 @@ def _ranks(folder: Path) -> Iterator[int]:
             yield int(found[1])
 
 
+def _newest(path: Path) -> str:
+    """The folder below it with the last step; empty: there is none."""
+    inner = (each for each in path.glob("checkpoint-*") if each.is_dir())
+    return str(max(inner, key=lambda each: _step(each.name), default=""))
+
+
 def _plain(path: Path, names: set[str]) -> Checkpoint | None:
     common = _common(path, names)
     weights = common["weights"] is not None or bool({"pytorch_model.bin"} & names)
@@ -225,7 +230,7 @@ def _plain(path: Path, names: set[str]) -> Checkpoint | None:
     if "optimizer.bin" in names or common["has_random"]:
         return Checkpoint(kind="accelerate", **common, has_optimizer="optimizer.bin" in names)
     if weights or common["adapter"] is not None:
-        return Checkpoint(kind="weights", **common, has_optimizer=False)
+        return Checkpoint(kind="weights", **common, has_optimizer=False, newest=_newest(path))
     return None
 
 

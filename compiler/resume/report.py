@@ -1,7 +1,7 @@
 """The output of `tunec resume`: the checkpoint, how training continues, and what changes."""
 
 from collections.abc import Iterator
-from shlex import quote
+from shlex import join, quote
 from typing import Any
 
 from msgspec import Struct
@@ -40,6 +40,8 @@ class Report(Struct, frozen=True):
     planned: Planned | None = None
     resumes: str = ""
     """The argument by which the requested trainer gets a checkpoint (`Target.resumes`)."""
+    compiling: tuple[str, ...] = ()
+    """The command that writes the bundle of the new run, without what the way sets."""
 
     @property
     def plan(self) -> Plan | None:
@@ -65,7 +67,7 @@ def report_text(report: Report, pen: Pen) -> str:
         "",
         f"{pen.paint(style, head)}: {report.way.why}",
         *(f"  run   {printable(each)}" for each in commands(report)),
-        *(f"  set   {printable(each)}" for each in report.way.settings),
+        *(f"  set   {printable(each)}" for each in settings(report)),
         *(f"  lost  {each}" for each in lost(report)),
         pen.paint("dim", f"  by    {report.way.source}"),
         "",
@@ -75,11 +77,31 @@ def report_text(report: Report, pen: Pen) -> str:
 
 
 def commands(report: Report) -> Iterator[str]:
-    """The commands to run; the last one runs from the bundle `out` of the new run."""
+    """The commands to run; the last two write the new run's bundle `out`, and start it."""
     yield from report.way.commands
     if report.resumes and report.way.outcome != "weights alone":
         path = quote(str(report.found.path.resolve()))
+        sets = (word for each in _sets(report) for word in ("--set", each))
+        yield join([*report.compiling, *sets, "-o", "out"])
         yield f"bash out/run.sh {report.resumes.format(path)}"
+
+
+def _sets(report: Report) -> tuple[str, ...]:
+    """What the spec must set and the plan does not have yet."""
+    had = {f"pin.fsdp.state_dict={report.plan.fsdp.state_dict}"} if report.plan else set[str]()
+    return tuple(each for each in report.way.sets if each not in had)
+
+
+def settings(report: Report) -> Iterator[str]:
+    """What the new run needs and the commands do not set."""
+    way, plan, path = report.way, report.plan, f'"{report.found.path.resolve()}"'
+    goes_on = way.outcome != "weights alone"
+    if not (way.sets and report.resumes and goes_on):
+        yield from way.settings
+    if goes_on and plan is not None and not report.resumes:
+        is_own = report.found.kind == "accelerate"
+        call = "accelerator.load_state({})" if is_own else "train(resume_from_checkpoint={})"
+        yield f"in the script: {call.format(path)}"
 
 
 def _folder(found: Checkpoint, pen: Pen) -> Iterator[str]:
@@ -185,12 +207,16 @@ def consequences(report: Report) -> Iterator[tuple[str, str]]:
     if other is not None:
         yield "model", f"{other}: another model"
     yield "batch", _batch(report)
+    if report.found.newest:
+        yield "inside", f"{printable(report.found.newest)} has the state of the optimizer: name it"
     if report.way.outcome == "weights alone":
         yield "rate", "a new schedule begins, warm-up included: a lower peak is usual"
         yield "data", "the run begins with the first sample: what was seen is seen again"
         return
     yield "rate", _rate(report)
     yield "data", _data(report)
+    if report.plan is None:
+        yield "next", "name the spec of the run, --spec SPEC, for the commands that start it"
 
 
 def _batch(report: Report) -> str:
@@ -212,6 +238,11 @@ def _rate(report: Report) -> str:
         return "no trainer_state.json gives the step: the schedule continues from its own state"
     last = f" after {progress.rate:.3g}" if progress.rate is not None else ""
     now = plan.schedule.steps or plan.schedule.estimated_steps if plan is not None else None
+    if (now or progress.max_steps) <= progress.step:
+        return (
+            f"all {progress.step:,} steps are done, and the new run has no more: raise "
+            "train.epochs or train.steps"
+        )
     if now is None:
         return (
             f"continues at step {progress.step:,}{last}; keep the number of steps at "
@@ -219,8 +250,6 @@ def _rate(report: Report) -> str:
         )
     if now == progress.max_steps:
         return f"continues along the same curve at step {progress.step:,} of {now:,}{last}"
-    if now <= progress.step:
-        return f"the new run has {now:,} steps, and {progress.step:,} are done: none is left"
     before, after = progress.step / progress.max_steps, progress.step / now
     return (
         f"jumps: the curve is derived anew for {now:,} steps, so step {progress.step:,} is "
@@ -271,7 +300,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "outcome": way.outcome,
         "why": way.why,
         "commands": list(commands(report)),
-        "settings": list(way.settings),
+        "settings": list(settings(report)),
         "lost": list(lost(report)),
         "consequences": dict(consequences(report)),
         "source": way.source,

@@ -36,6 +36,8 @@ class Way(Struct, frozen=True):
     commands: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     """Settings that the new run's files must have."""
+    sets: tuple[str, ...] = ()
+    """The same for the spec, as `--set` takes them."""
     lost: tuple[str, ...] = ()
 
 
@@ -84,6 +86,10 @@ _CONVERT: Final = "python -m deepspeed.checkpoint.ds_to_universal --inject_missi
 missing in checkpoint"."""
 
 
+_LOADS_UNIVERSAL: Final = ('in the DeepSpeed file: `"checkpoint": {"load_universal": true}`',)
+_SETS_UNIVERSAL: Final = ("extra.deepspeed={checkpoint: {load_universal: true}}",)
+
+
 def _zero_other(found: Checkpoint, goal: Goal) -> Way:
     folder, made = quote(str(found.path / found.tag)), f"{found.tag}_universal"
     target = quote(str(found.path / made))
@@ -96,7 +102,8 @@ def _zero_other(found: Checkpoint, goal: Goal) -> Way:
             _CONVERT + f" --input_folder {folder} --output_folder {target}",
             f"echo -n {quote(made)} > {quote(str(found.path / 'latest_universal'))}",
         ),
-        ('in the DeepSpeed file: `"checkpoint": {"load_universal": true}`',),
+        _LOADS_UNIVERSAL,
+        _SETS_UNIVERSAL,
     )
 
 
@@ -106,7 +113,8 @@ def _universal(found: Checkpoint, _: Goal) -> Way:
         "a universal checkpoint holds each parameter's state whole, for any number of ranks",
         "deepspeed 0.19.8 checkpoint/universal_checkpoint.py `load_hp_checkpoint_state`",
         (f"echo -n {quote(found.tag)} > {quote(str(found.path / 'latest_universal'))}",),
-        ('in the DeepSpeed file: `"checkpoint": {"load_universal": true}`',),
+        _LOADS_UNIVERSAL,
+        _SETS_UNIVERSAL,
     )
 
 
@@ -120,7 +128,7 @@ def _zero_of_stage(found: Checkpoint, goal: Goal) -> Way:
         "deepspeed 0.19.8 runtime/engine.py `_get_ckpt_name`, `_load_checkpoint`",
         way.commands,
         (*way.settings, f"or keep the state by keeping the stage: `--set pin.zero.stage={kept}`"),
-        way.lost,
+        lost=way.lost,
     )
 
 
@@ -138,7 +146,7 @@ def _zero_elsewhere(found: Checkpoint, _: Goal) -> Way:
         "`_load_optimizer_and_scheduler`, which silently begins anew without optimizer.pt",
         () if there or found.kind == "universal" else (command,),
         (f"model: {found.path if there else out}, and no resume_from_checkpoint",),
-        _state(found),
+        lost=_state(found),
     )
 
 
@@ -155,6 +163,7 @@ def _fsdp_same(found: Checkpoint, _: Goal) -> Way:
         why,
         "accelerate 1.15.0 utils/fsdp_utils.py `load_fsdp_model`, `load_fsdp_optimizer`",
         settings=(f"FSDP's state_dict_type stays {kind}: by it the loader looks for files",),
+        sets=(f"pin.fsdp.state_dict={'sharded' if is_sharded else 'full'}",),
     )
 
 
@@ -169,7 +178,7 @@ def _fsdp_elsewhere(found: Checkpoint, _: Goal) -> Way:
         "FSDP; accelerate 1.15.0 commands/merge.py",
         (merge,) if found.kind == "fsdp-sharded" else (),
         (f"model: {out}, and no resume_from_checkpoint",),
-        _state(found),
+        lost=_state(found),
     )
 
 
@@ -189,7 +198,7 @@ def _plain_to_zero(found: Checkpoint, _: Goal) -> Way:
         "transformers 5.23.0 integrations/deepspeed.py `deepspeed_load_checkpoint`",
         (),
         (f"model: {found.path}, and no resume_from_checkpoint",),
-        _state(found),
+        lost=_state(found),
     )
 
 
@@ -200,7 +209,7 @@ def _plain_to_fsdp(found: Checkpoint, _: Goal) -> Way:
         "accelerate 1.15.0 utils/fsdp_utils.py `load_fsdp_model`, `load_fsdp_optimizer`",
         (),
         (f"model: {found.path}, and no resume_from_checkpoint",),
-        _state(found),
+        lost=_state(found),
     )
 
 
@@ -211,7 +220,7 @@ def _bare(found: Checkpoint, _: Goal) -> Way:
         "transformers 5.23.0 trainer.py `_load_optimizer_and_scheduler`",
         (),
         (f"model: {found.path}, and no resume_from_checkpoint",),
-        ("the optimizer begins with moments of zero",) if found.kind != "weights" else (),
+        lost=("the optimizer begins with moments of zero",) if found.kind != "weights" else (),
     )
 
 
@@ -223,7 +232,7 @@ def _unscheduled(found: Checkpoint, _: Goal) -> Way:
         "transformers 5.23.0 trainer.py `_load_optimizer_and_scheduler`",
         (),
         (f"model: {found.path}, and no resume_from_checkpoint",),
-        _state(found),
+        lost=_state(found),
     )
 
 

@@ -3,8 +3,10 @@
 import json
 import os
 import pickle
+import shlex
 import zipfile
 from collections import OrderedDict
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 
@@ -216,6 +218,63 @@ def test_a_conversion_is_told_with_its_commands(tunec, tmp_path):
     assert found["checkpoint"]["global_batch"] == 64
     same = json.loads(tunec("resume", folder, "--hardware", "a100-80g-x8", "--format", "json").out)
     assert (same["outcome"], same["commands"], same["lost"]) == ("same state", [], [])
+
+
+@pytest.mark.parametrize(
+    ("folder", "engine", "sets"),
+    [
+        (
+            zero,
+            "deepspeed",
+            ["batch.global=64", "extra.deepspeed={checkpoint: {load_universal: true}}"],
+        ),
+        (
+            lambda path: made(path, SHARDED),
+            "fsdp",
+            ["batch.global=64", "pin.fsdp.state_dict=sharded"],
+        ),
+    ],
+)
+def test_the_commands_write_the_bundle_that_goes_on(tunec, tmp_path, folder, engine, sets):
+    """What is printed is run as it is: its files have what the loader asks of them."""
+    found, spec = folder(tmp_path / "checkpoint-500"), tmp_path / "spec.yaml"
+    spec.write_text(SPEC.replace("ddp", engine), "utf-8")
+    again = ("--spec", spec, "--hardware", "a100-80g-x2", "--target", "trl", "--format", "json")
+    told = json.loads(tunec("resume", found, *again).out)
+    compiling, starting = map(shlex.split, told["commands"][-2:])
+    assert [each for flag, each in pairwise(compiling) if flag == "--set"] == sets
+    assert starting == ["bash", "out/run.sh", f"--resume_from_checkpoint={found}"]
+    assert not told["settings"]
+    assert tunec(*compiling[1:-1], tmp_path / "out").code == 0
+    files = "".join(each.read_text("utf-8") for each in (tmp_path / "out").rglob("*.[jy]*"))
+    assert {"deepspeed": '"load_universal": true', "fsdp": "SHARDED_STATE_DICT"}[engine] in files
+
+
+def test_a_script_of_the_user_is_told_the_checkpoint(tunec, tmp_path):
+    folder, spec = made(tmp_path / "checkpoint-500", PLAIN), tmp_path / "spec.yaml"
+    spec.write_text(f"{SPEC}run: {{script: train.py}}\ntargets: [huggingface]\n", "utf-8")
+    told = json.loads(tunec("resume", folder, "--spec", spec, "--format", "json").out)
+    assert told["commands"] == []
+    assert told["settings"] == [f'in the script: train(resume_from_checkpoint="{folder}")']
+
+
+def test_a_finished_run_is_told_to_be_one(tunec, tmp_path):
+    folder, spec = made(tmp_path / "out", PLAIN, step=100, most=100), tmp_path / "spec.yaml"
+    spec.write_text(SPEC, "utf-8")
+    for given in (("--spec", spec), ("--hardware", "a100-80g-x4")):
+        assert "all 100 steps are done" in tunec("resume", folder, *given).out
+    assert (
+        "is 50% of the way"
+        in tunec("resume", folder, "--spec", spec, "--set", "train.epochs=2").out
+    )
+
+
+def test_weights_beside_checkpoints_name_the_last_one(tunec, tmp_path):
+    with_shapes(tmp_path / "model.safetensors", {"a": [3, 5]})
+    for step in (9, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    told = tunec("resume", tmp_path, "--hardware", "a100-80g-x4").out
+    assert f"inside  {tmp_path / 'checkpoint-10'} has the state" in told
 
 
 def test_wrong_usage_and_wrong_names(tunec, tmp_path):
