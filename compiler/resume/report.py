@@ -151,8 +151,8 @@ def lost(report: Report) -> Iterator[str]:
     is_cut = found.has_random and found.world not in (None, report.goal.world)
     if report.way.outcome != "weights alone" and is_cut:
         yield (
-            f"random states of {found.world} ranks do not fit {report.goal.world}: dropout and "
-            "other draws differ from here on"
+            f"random states of {found.world} rank{'' if found.world == 1 else 's'} do not fit "
+            f"{report.goal.world}: dropout and other draws differ from here on"
         )
     yield from _adapter(report)
 

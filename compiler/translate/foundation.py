@@ -101,13 +101,19 @@ def _model(name: str | None, environment: Environment, beside: Beside) -> Fields
     if told is None or _is_catalogued(told):
         return {MODEL: told}
     like = environment.model or catalogue_model(told)
-    is_elsewhere = PurePath(told).is_absolute() and not _tells_itself(Path(told))
+    is_described = beside.model is not None or PurePath(told).is_absolute()
+    is_elsewhere = is_described and not _tells_itself(Path(told))
     if is_written_as_path(told) and not is_elsewhere:
         return {MODEL: told}
     if like is None:
         return {MODEL: {"path": told, "config": None}}
-    config = like.card.config if like.card is not None else beside.model
+    config = like.card.config if like.card is not None else _config(beside.model)
     return {MODEL: {"path": told, "config": config, "stored_dtype": like.stored_dtype}}
+
+
+def _config(model: str | None) -> str | None:
+    """The file with the config of a model that is named by its directory or by that file."""
+    return f"{model}/config.json" if model is not None and Path(model).is_dir() else model
 
 
 def _tells_itself(path: Path) -> bool:

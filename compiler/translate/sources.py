@@ -18,6 +18,7 @@ from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Entry, Phrase, Target, in_every_plan, in_no_plan
 from tunec.compiler.translate.aliases import with_newer_names
 from tunec.compiler.translate.documents import documents_of
+from tunec.compiler.translate.examples import of_examples, without_their_scripts
 from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import Read, reads
 from tunec.compiler.translate.partial import Partial, Unsaid
@@ -90,7 +91,8 @@ def sources_of(
     `given` wins over what files say. `in_words`: a slot may hold what a phrase says of it, as
     `all-linear`, where the new files take that word.
     """
-    documents = documents_of(reading.documents, run)
+    examples = tuple(of_examples(run))
+    documents = documents_of(without_their_scripts(reading.documents), run)
     run = replace(run, documents=documents.every)
     run = replace(run, environment=_released(run))
     run = replace(run, documents=tuple(with_newer_names(each, run) for each in run.documents))
@@ -99,7 +101,7 @@ def sources_of(
     )
     rows = [row for row in said_by(run) if not (documents.has_unknown_program and _is_trls(row[1]))]
     said, phrased = _phrased(run) if in_words else ((), frozenset[tuple[str, str]]())
-    beside = (*given, *said, *(_of_dialects(run) if in_words else ()), *_facts(run))
+    beside = (*given, *said, *examples, *(_of_dialects(run) if in_words else ()), *_facts(run))
     beside = (*beside, *_surroundings(run))
     reads_deepspeed = any(each.kind == "deepspeed" for each in run.documents)
     ledger, possible = _ledger(rows, beside, tables, reads_deepspeed=reads_deepspeed)

@@ -5,6 +5,7 @@ from typing import Any, Final, get_args
 
 import yaml
 
+from tunec.compiler.frontend.yaml_scalars import STR, resolve
 from tunec.schemas.shape import Shape
 from tunec.schemas.source import Path
 from tunec.schemas.spec import Spec
@@ -53,10 +54,27 @@ def _is_block(path: Path, comments: Mapping[Path, str]) -> bool:
 
 
 def _flow(value: Any) -> str:
-    text: str = yaml.safe_dump(
-        value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=2**31 - 1
+    text: str = yaml.dump(
+        value,
+        Dumper=_Dumper,
+        default_flow_style=True,
+        sort_keys=False,
+        allow_unicode=True,
+        width=2**31 - 1,
     )
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes also what YAML 1.1 takes for text and a spec's reader does not: `1e-4` is a number."""
+
+
+def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    is_text = resolve(text, core_schema=True) == STR
+    return dumper.represent_scalar(STR, text, style=None if is_text else "'")
+
+
+_Dumper.add_representer(str, _quoted)
 
 
 # ── the order of fields ──────────────────────────────────────────────────────────────────────────

@@ -46,6 +46,7 @@ from tunec.compiler.translate.translate import is_named
 from tunec.compiler.translate.written_targets import (
     is_dialect,
     new_places,
+    own_loops,
     targets_of,
     with_places,
 )
@@ -160,8 +161,9 @@ def decided(sources: Sources, asking: Asking) -> Decided:
     known = seen_from(_known(sources, asking.known), bundle, asking.place)
     asked = _dialects(sources, asking)
     rest = (each for each in sources.leftovers if not follows(each))
-    phrases = phrases_of(sources.run)
+    phrases, loops = phrases_of(sources.run), own_loops(sources.run.documents)
     rest = (each for each in rest if not (phrases.are_of(each.place) or is_argument(each.place)))
+    rest = (each for each in rest if each.place.document.name not in loops)
     keys = tuple(carried(rest, asked, sources))
     base = foundation(known, asking.environment, asking.beside)
     versions = _versions(asked, keys, asking)

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.target import Target
 
 _OF_FLAGS: Final[Mapping[str, str]] = {"accelerate launch": "launch"}
@@ -47,8 +47,9 @@ def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tu
     files: dict[str, set[str]] = {}
     every = tuple(documents)
     submitted = {each.name for each in every if _submits(each.target)}
+    loops = own_loops(every)
     for each in every:
-        if each.target is None or each.file is None:
+        if each.target is None or each.file is None or each.name in loops:
             continue
         if each.kind == _LAUNCH and each.name in submitted and not _submits(each.target):
             continue  # the command of a job
@@ -66,6 +67,17 @@ def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tu
             if other != name
         )
     )
+
+
+def own_loops(documents: Iterable[Document]) -> frozenset[str]:
+    """The scripts of a run without a trainer of which adapters were read: they have own loops.
+
+    They read none of the files that a trainer's target writes, and set what they set when they run.
+    """
+    every = tuple(documents)
+    if any(each.kind in TRAINERS for each in every):
+        return frozenset()
+    return frozenset(each.name for each in every if (each.kind, each.format) == ("peft", "python"))
 
 
 def runner(target: Target) -> str:

@@ -347,7 +347,7 @@ def spec_of_example(package, release, name, monkeypatch):
 
 def test_flags_of_a_script_of_ones_own_stay_its_arguments_in_order(tmp_path, monkeypatch):
     """What the Trainer's class knows is in its file; the started command has the others again."""
-    kept = ["--data_path", "a.json", "--fancy", "--names", "b c", "d", "--lora_r", "8"]
+    kept = ["--data_path", "a.json", "--fancy", "--names", "b c", "1e-4", "--lora_r", "8"]
     trainers = "--bf16 True --output_dir out --num_train_epochs 1 --learning_rate 1e-4"
     flags = shlex.join([*kept[:2], *trainers.split(), *kept[2:]])
     text = f"torchrun --nproc_per_node=2 train.py {flags} --scale=2"
