@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
 from tunec.compiler.frontend.compose import compose, spans_of
-from tunec.compiler.frontend.omega import merge_values
 from tunec.compiler.frontend.files import Layers, Read, read_layers
 from tunec.compiler.frontend.interpolation import check, references
 from tunec.compiler.frontend.nodes import plain, walk
+from tunec.compiler.frontend.omega import merge_values
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.project import project_root
 from tunec.schemas.source import COMMAND_LINE, dotted, text_of

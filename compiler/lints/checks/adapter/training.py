@@ -1,5 +1,6 @@
-"""Adapters that are not trained, are not saved, or belong to another run or base."""
+"""Adapters that are not trained or not saved, that belong to another run, or reach a tower."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -7,7 +8,17 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.lora import Lora, adapters, has_adapter, is_true, lora_keys, loras
+from tunec.compiler.lints.facts.lora import (
+    Lora,
+    adapters,
+    has_adapter,
+    is_minicpm,
+    is_patched,
+    is_true,
+    lora_keys,
+    loras,
+)
+from tunec.compiler.lints.facts.model import NoRegex, adapted
 from tunec.compiler.lints.facts.precision import quantised, stored_form
 from tunec.compiler.lints.facts.sharding import ungathered
 from tunec.compiler.lints.facts.training_loop import real
@@ -297,3 +308,77 @@ def _dora_finding(lora: Lora, dora: Place, base: tuple[str, Place], otherwise: s
         ("its layers raise: does not support DoRA yet, please set it to False",),
         f"use plain LoRA, {otherwise}",
     )
+
+
+@rule(
+    "language-model-tuned-beside-lora",
+    "error",
+    "load",
+    consumers=("minicpm-v",),
+    reads=keys("trainer|model|minicpm-v", "use_lora"),
+)
+def language_model_tuned_beside_lora(run: LintContext) -> Iterator[Finding]:
+    """MiniCPM-V's script is set to train both the language model and LoRA in it."""
+    for document in run.documents:
+        if document.is_view or not is_minicpm(document):
+            continue
+        lora, llm = document.get("use_lora"), document.get("tune_llm")
+        if lora is None or not is_true(lora.value):
+            continue
+        if llm is not None and not is_true(llm.value):
+            continue
+        yield Finding(
+            "use_lora cannot stand beside tune_llm, which is true"
+            f"{'' if llm is not None else ' by default'}",
+            (
+                lora.label("refused") if llm is None else llm.label("refused"),
+                *([lora.label("", primary=False)] if llm is not None else []),
+            ),
+            ("The model cannot simultaneously adjust LLM parameters and apply LoRA",),
+            "write tune_llm false",
+        )
+
+
+_LATE_TOWER: Final = re.compile(r"\bdelay_load\s*=\s*True")
+"""The way in which haotian-liu/LLaVA llava/model/multimodal_encoder builds a tower without layers,
+which are loaded after the adapters have been made."""
+
+
+@rule(
+    "lora-reaches-vision-tower",
+    "warning",
+    "silent",
+    consumers=("peft",),
+    reads=(*lora_keys("target_modules"), "axolotl:lora_target_linear"),
+)
+def lora_reaches_vision_tower(run: LintContext) -> Iterator[Finding]:
+    """LoRA's targets also match layers of the vision tower."""
+    if run.model is None or run.model.architecture.kind != "vision-language":
+        return
+    if run.own.shows(_LATE_TOWER):
+        return
+    tree = run.model.architecture
+    for lora in loras(run):
+        at, targets = _place(lora), lora.targets
+        if at is None or targets is None or is_patched(run, lora):
+            continue
+        try:
+            found = adapted(tree, targets, lora.excluded)
+        except NoRegex:
+            continue
+        seen = sum(each.copies for each in found if each.part == "vision")
+        every = sum(each.copies for each in found)
+        if seen and seen < every:
+            yield Finding(
+                f"{seen} of the {every} layers that LoRA adapts are in the vision tower",
+                (at.label("matches both"),),
+                (
+                    "activations of the tower are kept for the backward pass, image by image",
+                    "names of projections are the same in both parts",
+                ),
+                "exclude the tower (exclude_modules), or write a regular expression",
+            )
+
+
+def _place(lora: Lora) -> Place | None:
+    return lora.place("target_modules") or lora.document.get("lora_target_linear")

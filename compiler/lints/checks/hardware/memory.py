@@ -23,8 +23,8 @@ def device_memory_exceeded(run: LintContext) -> Iterator[Finding]:
     """The memory that the run needs does not fit its devices."""
     if run.environment.cluster is None or _only_serves(run):
         return
-    from tunec.compiler.lints.facts.memory.engines import with_flag_settings
     from tunec.compiler.lints.facts.memory.estimate import estimate
+    from tunec.compiler.lints.facts.memory.parameters import with_flag_settings
 
     run = with_flag_settings(run)
     if run.model is None:
@@ -95,7 +95,7 @@ def _unknown_model(run: LintContext) -> Iterator[Finding]:
 
 def _is_layout_known(run: LintContext) -> bool:
     """Whether a file sets the sharding of states; a launcher's file may still turn FSDP on."""
-    from tunec.compiler.lints.facts.memory.engines import is_fully_sharded
+    from tunec.compiler.lints.facts.sharding import is_fully_sharded
 
     says_how = run.of("deepspeed", "accelerate") or is_fully_sharded(run)
     if run.of("llamafactory", "axolotl"):

@@ -1,1 +1,1 @@
-"""Rules about the optimizer."""
+"""Rules about the optimizer, its learning rate schedule, and the length of training."""

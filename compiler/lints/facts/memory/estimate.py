@@ -12,17 +12,13 @@ from msgspec import Struct
 
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.memory.engines import (
-    ELSEWHERE,
-    fsdp_of,
-    is_fully_sharded,
-    recomputes_unasked,
-)
 from tunec.compiler.lints.facts.memory.parameters import (
+    ELSEWHERE,
     Trained,
     compute_of,
     kernel_of,
     optimizer_of,
+    recomputes_unasked,
     states_for,
     trained,
 )
@@ -38,6 +34,7 @@ from tunec.compiler.lints.facts.memory.samples import (
     within,
 )
 from tunec.compiler.lints.facts.memory.scripts import script_of, spreads_by_itself, text_script_of
+from tunec.compiler.lints.facts.sharding import fsdp_of, is_fully_sharded
 from tunec.compiler.lints.facts.training_loop import is_number, longest, reentrant
 from tunec.schemas.frozen import replace
 

@@ -1,1 +1,0 @@
-"""Rules about the length of training and the learning rate schedule."""
