@@ -303,22 +303,27 @@ def launcher_precision_differs(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_examples(run: LintContext) -> Iterator[Finding]:
-    """Report a precision that a script of diffusers or SimpleTuner passes over the launcher's."""
+    """Report a precision that a script of diffusers or SimpleTuner passes over the launcher's.
+
+    A launcher's `no`, its default, is a leftover: the script computes as it was told to.
+    """
     launched = run.said("launch", "flags.mixed_precision") or run.said(
         "accelerate", "mixed_precision"
     )
     owned = (own for kind in _OWNERS for own in run.each(kind, "mixed_precision"))
     for own in owned:
         if launched is not None and _word(launched) != _word(own):
-            yield _finding(launched, own, "Accelerator(mixed_precision=args.mixed_precision)")
+            found = _finding(launched, own, "the script gives its own word to Accelerator")
+            yield replace(found, severity="note") if _word(launched) == "no" else found
 
 
 def _finding(lost: Place, held: Place, note: str) -> Finding:
     return Finding(
-        f"{lost.path} {_word(lost)} here, {held.path} {_word(held)} in {held.document.name}",
-        (lost.label("does nothing"), held.label("holds", primary=False)),
+        f"{lost.path} {_word(lost)} does nothing: {held.document.name} sets {held.path} "
+        f"{_word(held)}",
+        (lost.label("without effect"), held.label("in force", primary=False)),
         (note,),
-        "say the same in both",
+        "write the same precision in both",
     )
 
 
