@@ -1,1 +1,1 @@
-"""Existing configs in the words of another target: read, then emit."""
+"""Translates existing configs to another target: they are read, then emitted."""

@@ -1,4 +1,4 @@
-"""What became of every key that was read: none is left out without a reason, or an error."""
+"""The outcome of every key that was read: one without a successor has a reason, or is an error."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
@@ -16,21 +16,22 @@ from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.writing import Written
 
 Outcome = Literal["said", "kept", "absent", "harmless", "other", "lost"]
-"""Said by slots; in the new files; null, as if it were absent; left out, and the run is the same;
-left out, and something else happens, which is told; or left out, and nobody knows what follows."""
+"""`said`: slots express it; `kept`: the new files contain it; `absent`: null, like an absent key;
+`harmless`: left out, and the run is the same; `other`: left out, and something else happens, which
+is reported; `lost`: left out, with unknown effect."""
 
 
 class Account(Struct, frozen=True):
-    """A key that was read, and what became of it."""
+    """A key that was read, and its outcome."""
 
     read: Read
     outcome: Outcome
     why: str = ""
-    """Why it is not in the new files."""
+    """The reason why the new files do not contain it."""
 
     @property
     def path(self) -> str:
-        """The key as the file has it."""
+        """The key's path in the file."""
         return self.read.place.path
 
 
@@ -46,7 +47,7 @@ _IGNORED: Final = "the release that is taken to read it does not know it, and ig
 
 
 def accounts(sources: Sources, written: Iterable[Written]) -> tuple[Account, ...]:
-    """What became of each key of the files, once the new ones are written."""
+    """The outcome of each key of the files, after the new ones are written."""
     files = tuple(written)
     kept = {_named(each.read): bool(each.keys) for one in files for each in one.kept}
     there = frozenset(key for one in files for key in one.keys)
@@ -84,7 +85,7 @@ def _named(read: Read) -> tuple[str, str]:
 
 
 def given_up(read: Read) -> Iterator[Moved]:
-    """What is known of a key that has no successor."""
+    """The table entries about a key without a successor."""
     document = read.place.document
     leaves = document.file.leaves if document.file is not None else ()
     tables = (leaves, *(MOVED[package] for package in PACKAGES.get(document.kind, ())))
@@ -93,7 +94,7 @@ def given_up(read: Read) -> Iterator[Moved]:
 
 
 def kept_apart(read: Read) -> str | None:
-    """Why no other program has a word for a key's value, where that is known."""
+    """The reason why no other program has an equivalent of a key's value, if it is known."""
     document = read.place.document
     leaves = document.file.leaves if document.file is not None else ()
     told = (each.apart(read.place.value) for each in leaves if is_within(read.key, each.old))
@@ -101,7 +102,7 @@ def kept_apart(read: Read) -> str | None:
 
 
 def is_within(key: str, other: str) -> bool:
-    """Whether a key is another one, or lies in it."""
+    """Whether a key equals another, or is below it."""
     return key == other or key.startswith(f"{other}.")
 
 
@@ -109,7 +110,7 @@ def is_within(key: str, other: str) -> bool:
 
 
 def left_out(every: Sequence[Account]) -> Iterator[Diagnostic]:
-    """What is left out and known to be harmless, in one note, and what changes, in one warning."""
+    """One note about harmless omissions, and one warning about those that change the run."""
     yield from without_effect(_why(every, "harmless"))
     yield from with_effect(_why(every, "other"))
 
@@ -119,7 +120,7 @@ def _why(every: Iterable[Account], outcome: Outcome) -> list[tuple[Place, str]]:
 
 
 def without_effect(every: Sequence[tuple[Place, str]]) -> Iterator[Diagnostic]:
-    """One note of all that is left out while training stays the same, each key with why."""
+    """One note about all omissions that do not affect training, with the reason for each key."""
     if every:
         yield Diagnostic(
             "left-out",
@@ -131,7 +132,7 @@ def without_effect(every: Sequence[tuple[Place, str]]) -> Iterator[Diagnostic]:
 
 
 def with_effect(every: Sequence[tuple[Place, str]]) -> Iterator[Diagnostic]:
-    """One warning of all that is left out while something else happens, each key with what."""
+    """One warning about all omissions that change the run, with the effect of each key."""
     if every:
         yield Diagnostic(
             "not-carried-over",
@@ -144,7 +145,7 @@ def with_effect(every: Sequence[tuple[Place, str]]) -> Iterator[Diagnostic]:
 
 
 def in_part(every: Iterable[Kept]) -> Iterator[Diagnostic]:
-    """A warning for each thing that the new program does otherwise, though it is told of it."""
+    """A warning for each carried key that the new program only follows in part."""
     for each in every:
         if each.apart:
             choice = "".join(f", or give --set {slot}=VALUE" for slot in each.slots[:1])
@@ -163,7 +164,7 @@ def _are_left_out(every: Sequence[tuple[Place, str]]) -> str:
 
 
 def reasons(every: Iterable[tuple[Place, str]]) -> Iterator[str]:
-    """Each reason once, with the keys that it is for."""
+    """Each reason once, with its keys."""
     found: dict[str, dict[str, None]] = {}
     for place, why in every:
         found.setdefault(why, {})[f"{place.path} {shown(place.value)}"] = None

@@ -1,4 +1,4 @@
-"""Which keys the reader of a file knows in a release."""
+"""The keys that the reader of a file accepts in a release."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,12 +21,12 @@ PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
     "axolotl": ("transformers", "axolotl"),
     "deepspeed": ("deepspeed",),
 }
-"""Whose keys a kind of file has."""
+"""The packages that define the keys of a kind of file."""
 _PLUGINS: Final = "axolotl.integrations."
 
 
 def admits(target: Target, file: File, dialect: Dialect, key: str) -> bool:
-    """Whether the reader of a file knows a key, or takes keys that it does not know."""
+    """Whether the reader of a file has a key, or accepts unknown keys."""
     known, top = schema_of(file, dialect), key.partition(".")[0]
     if not known:
         return knows(target, file, dialect, key) or not _is_ever_known(kind_of(target, file), top)
@@ -35,7 +35,7 @@ def admits(target: Target, file: File, dialect: Dialect, key: str) -> bool:
 
 
 def knows(target: Target, file: File, dialect: Dialect, key: str) -> bool:
-    """Whether the reader of a file has a key in a release, by its schema or by its class."""
+    """Whether the reader of a file has a key in a release, by its schema or its class."""
     known, top = schema_of(file, dialect), key.partition(".")[0]
     if known:
         return top in known.get("properties", ()) and is_known(known, key)
@@ -48,19 +48,19 @@ def knows(target: Target, file: File, dialect: Dialect, key: str) -> bool:
 
 
 def _is_ever_known(kind: str, key: str) -> bool:
-    """Whether any release has a field: keys that no release has may be the script's own."""
+    """Whether any release has a field; keys of no release may be the script's own."""
     stems = [stem for stem, _ in CLASSES.get(kind, ())]
     return any(key in fields_of(stem, each) for stem in stems for each in known_releases(stem))
 
 
 def schema_of(file: File, dialect: Dialect) -> Mapping[str, Any]:
-    """The JSON Schema of a file's reader; empty where there is none."""
+    """The JSON Schema of a file's reader; empty if there is none."""
     name = file.schema(dialect) if file.schema else None
     return {} if name is None else schema(name)
 
 
 def is_ignored(document: Document, run: LintContext, key: str) -> bool:
-    """Whether the reader of a document passes over a key at its top, which it does not know."""
+    """Whether the reader of a document ignores a top-level key, as it does not know it."""
     if document.target is None or document.file is None:
         return False
     known = schema_of(document.file, dialect_of(run, document.target))
@@ -70,7 +70,7 @@ def is_ignored(document: Document, run: LintContext, key: str) -> bool:
 
 
 def _may_be_of_a_plugin(document: Document, known: Mapping[str, Any], key: str) -> bool:
-    """Whether a plugin that the document names has a key of its own, or may have it."""
+    """Whether a plugin that the document names has a key, or may have it."""
     said, held = document.value("plugins", []), known.get("x-plugins", {})
     if not isinstance(said, list):
         return True

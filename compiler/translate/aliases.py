@@ -1,4 +1,4 @@
-"""Older names of keys, read as the newer ones where a release knows both."""
+"""Former names of keys, read as the current ones if a release knows both."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,9 +13,9 @@ from tunec.schemas.frozen import replace
 
 
 def with_newer_names(document: Document, run: LintContext) -> Document:
-    """The document, its keys under their newer names, where its own reader takes them for those.
+    """The document with keys under their current names, if its own reader accepts them.
 
-    A key whose newer name is there too stays as it is.
+    A key whose current name also occurs stays unchanged.
     """
     if document.target is None or document.file is None:
         return document
@@ -48,7 +48,7 @@ def _at(root: Node, path: list[str]) -> Node | None:
 
 
 def _has_room(root: Node, path: list[str]) -> bool:
-    """Whether what is to hold a key is a mapping, or is not there yet."""
+    """Whether the parent of a key is a mapping, or is absent."""
     around = (_at(root, path[:end]) for end in range(1, len(path)))
     return all(each is None or each.fields is not None for each in around)
 
@@ -70,7 +70,7 @@ def _with(node: Node, path: list[str], leaf: Node) -> Node:
 
 
 def _holding(node: Node, value: Any) -> Node:
-    """A node in the same place with another value: a leaf, or a list of leaves."""
+    """A node at the same place with another value: a leaf, or a list of leaves."""
     if isinstance(value, list):
         items = tuple(replace(node, value=each, key_span=None) for each in value)
         return replace(node, value=None, items=items, written=None)

@@ -1,7 +1,7 @@
-"""The flags of a script of one's own, which the spec hands to it as they are.
+"""The flags of a user's script, which the spec passes to it unchanged.
 
-Those of transformers' TrainingArguments are in the file that the script is given; the others, the
-model's and the data's among them, reach the script by no file.
+Those of transformers' TrainingArguments are in the file that the script gets; no file holds the
+others, such as those of the model and the data.
 """
 
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from tunec.schemas.source import text_of
 
 
 def is_argument(place: Place) -> bool:
-    """Whether a key is such a flag, and stands for no slot besides."""
+    """Whether a key is such a flag and expresses no slot."""
     return is_own_flags(place.document) and not any(slots_of(place.document, place.path))
 
 
 def arguments_of(sources: Sources) -> list[str]:
-    """The words, in the order of the command."""
+    """The words in the order of the command."""
     places = [
         place
         for document in sources.run.documents
@@ -33,7 +33,7 @@ def arguments_of(sources: Sources) -> list[str]:
 
 
 def _words(place: Place, sources: Sources) -> Iterator[str]:
-    """The flag as it is written, with its values, or what the command line says in their place."""
+    """The flag as written, with its values, or with the value from the command line."""
     yield text_of(place.key_span, place.document.text)
     slots = tuple(slots_of(place.document, place.path))
     given = sources.known.values.get(slots[0]) if len(slots) == 1 else None

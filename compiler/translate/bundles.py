@@ -1,4 +1,4 @@
-"""A bundle that is read again: its files, and its paths as a spec beside it has them."""
+"""A bundle that is read again: its files, and their paths relative to a spec beside it."""
 
 import os
 import posixpath
@@ -21,7 +21,7 @@ from tunec.schemas.frozen import replace
 
 _HEADER: Final = "# tunec "
 _OUTPUT: Final = "output"
-"""Where checkpoints go that no spec has a place for, in the bundle."""
+"""The folder of checkpoints in a bundle, which no spec names."""
 
 
 class Opened(Struct, frozen=True):
@@ -29,29 +29,29 @@ class Opened(Struct, frozen=True):
 
     root: Path
     targets: Mapping[str, Target]
-    """Those that have a folder there."""
+    """The targets that have a folder there."""
 
     def files(self) -> tuple[Path, ...]:
-        """What the targets wrote, at most one folder below their own."""
+        """The files of the targets, at most one folder below the target's."""
         found = (each for name in self.targets for each in sorted((self.root / name).glob("**/*")))
         depth = len(self.root.parts) + 3
         return tuple(each for each in found if each.is_file() and len(each.parts) <= depth)
 
     @property
     def base(self) -> Path:
-        """Where its program is started, from where the paths in its files count."""
+        """The directory in which its program starts, from which the paths in its files count."""
         at_home = (
             name for name, each in self.targets.items() if any(s.at_home for s in each.starts)
         )
         return self.root / next(at_home, "")
 
     def is_own(self, word: str) -> bool:
-        """Whether a word of a command is the path of a file in it."""
+        """Whether a word of a command is the path of a file in the bundle."""
         return word.partition("/")[0] in self.targets
 
 
 def opened(paths: Iterable[Path], targets: Mapping[str, Target]) -> Opened | None:
-    """The bundle that a file belongs to, or that a folder is."""
+    """The bundle that contains one of the paths, or is one."""
     for each in paths:
         for root in (each, each.parent, each.parent.parent, each.parent.parent.parent):
             if _is_entry(root / RUN):
@@ -69,7 +69,7 @@ def _is_entry(file: Path) -> bool:
 
 
 def with_files(paths: Iterable[Path], bundle: Opened | None) -> tuple[Path, ...]:
-    """The named files: for the entry of a bundle, or its directory, all that it starts."""
+    """The named files; for the entry of a bundle, or its directory, all files that it starts."""
     if bundle is None:
         return tuple(paths)
     entries = (bundle.root, bundle.root / RUN)
@@ -78,7 +78,7 @@ def with_files(paths: Iterable[Path], bundle: Opened | None) -> tuple[Path, ...]
 
 
 def without_script(reading: Reading, bundle: Opened | None) -> Reading:
-    """What was read, without scripts, which take from a bundle's files what they set."""
+    """What was read, without scripts, whose settings come from the bundle's files."""
     if bundle is None:
         return reading
     kept = tuple(each for each in reading.documents if each.format != "python")
@@ -90,9 +90,9 @@ def without_script(reading: Reading, bundle: Opened | None) -> Reading:
 
 
 def seen_from(values: Mapping[str, Any], bundle: Opened | None, place: Path) -> dict[str, Any]:
-    """Slots whose local paths count from where a spec will lie, and not from a bundle.
+    """Slots with local paths relative to the future spec instead of the bundle.
 
-    The directory that a bundle has for checkpoints is left out: the new bundle has its own.
+    The directory of checkpoints in the bundle is left out, since the new bundle has its own.
     """
     if bundle is None:
         return dict(values)
@@ -106,7 +106,7 @@ def seen_from(values: Mapping[str, Any], bundle: Opened | None, place: Path) -> 
 
 class _Moved(Struct, frozen=True):
     base: str
-    """Where the program is started, from where the spec will lie."""
+    """The directory in which the program is started, relative to the future spec."""
 
     def slots(self, values: Mapping[str, Any], bundle: Opened) -> Iterator[tuple[str, Any]]:
         for slot, value in values.items():

@@ -1,4 +1,4 @@
-"""Keys that no slot stands for, in the new files: as they were, or under the name they have now."""
+"""Keys without a slot in the new files: unchanged, or under their current name."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -19,27 +19,27 @@ from tunec.compiler.translate.statements import dialect_of
 _SHARED: Final = (*TRL, "hf", "model", "peft", "deepspeed", "accelerate")
 """Kinds of files that mean the same, whichever target writes them."""
 _ARGUMENTS: Final = (*TRL, "hf")
-"""Kinds that hold the Trainer's arguments."""
+"""Kinds of files that hold the Trainer's arguments."""
 
 
 class Kept(Struct, frozen=True):
-    """A key that was read, and what a new file holds of it."""
+    """A key that was read, and its keys in a new file."""
 
     read: Read
     keys: Mapping[str, Json]
-    """None: the new reader does so by itself."""
+    """The keys; if empty, the new reader does so by default."""
     slots: tuple[str, ...] = ()
-    """What these keys say in place of rows."""
+    """The slots that these keys express instead of rows."""
     apart: str = ""
-    """What the new program does not do of it; empty: it does the same."""
+    """What the new program does differently; empty: it does the same."""
 
 
 def kept_in(
     target: Target, file: File, written: Mapping[str, Json], sources: Sources, dialect: Dialect
 ) -> Iterator[Kept]:
-    """What a file holds of the keys that no slot stands for, beside what its rows have `written`.
+    """The keys without a slot that a file gets beside those its rows have `written`.
 
-    Keys of the same kind of file stay; those of the Trainer, in every file of its arguments.
+    Keys of the same kind of file stay; those of the Trainer go into every file with its arguments.
     """
     for read in sources.reads:
         keys = _kept(read, target, file, written, dialect, sources)
@@ -51,13 +51,13 @@ def kept_in(
 
 
 def _listed(keys: Mapping[str, Json], file: File, dialect: Dialect) -> Mapping[str, Json]:
-    """Flags in a file whose reader wants a list of one where a command line has the one."""
+    """Flags in a file whose reader requires a list, where a command line has one value."""
     known = schema_of(file, dialect).get("properties", {})
     return {key: [each] if _is_list(known.get(key), each) else each for key, each in keys.items()}
 
 
 def _is_list(field: Any, value: Any) -> bool:
-    """Whether a schema has lists of a value, and not the value alone."""
+    """Whether a schema allows lists of a value, and not the value itself."""
     every = (field, *field.get("anyOf", ())) if isinstance(field, Mapping) else ()
     kinds = {str(kind) for each in every for kind in _kinds(each)}
     return isinstance(value, str) and "array" in kinds and "string" not in kinds
@@ -71,7 +71,7 @@ def _kinds(field: Mapping[str, Any]) -> Iterable[Any]:
 def _told(
     document: Document, target: Target, file: File, sources: Sources, dialect: Dialect
 ) -> Iterator[Kept]:
-    """What a program gets of the keys of a dialect that it runs, and a dialect of its keys."""
+    """Keys that a dialect's program hands on to the program that runs it, in either direction."""
     reads = {each.key: each for each in sources.reads if each.place.document is document}
     is_through = _is_through_trl(document, target)
     for carry in _between(document, target, file, sources, dialect):
@@ -91,12 +91,12 @@ def _told(
 
 
 def _is_of_data(slot: str) -> bool:
-    """Of data TRL has no form of records, which dialects need beside their places."""
+    """Whether a slot is one of data: TRL has no key for formats of records, as dialects do."""
     return slot.startswith("data.")
 
 
 def _is_through_trl(document: Document, target: Target) -> bool:
-    """Whether one dialect becomes another: what each says to TRL says how."""
+    """Whether one dialect becomes another, by their keys for TRL."""
     own = document.target
     is_apart = own is not None and own.name != target.name
     return is_apart and own is not None and bool(own.run_by) and own.run_by == target.run_by
@@ -105,7 +105,7 @@ def _is_through_trl(document: Document, target: Target) -> bool:
 def _in_its_words(
     keys: Mapping[str, Json], target: Target, file: File, dialect: Dialect
 ) -> Mapping[str, Json]:
-    """TRL's keys in a dialect's own; none, unless it has words for all of them."""
+    """TRL's keys as keys of a dialect; empty unless it has equivalents of all."""
     found: dict[str, Json] = {}
     for key, value in keys.items():
         made = next((each.write(keys) for each in file.takes if key in each.keys), None)
@@ -121,11 +121,11 @@ def _in_its_words(
 
 
 _WARMUP, _SHARE = "warmup_steps", "warmup_ratio"
-"""A share of all steps, as transformers 5 has it, and under the name that every release knows."""
+"""The warmup as transformers 5 has it, which may be a share, and the former key for a share."""
 
 
 def _is_same_key(file: File, keys: Mapping[str, Json]) -> bool:
-    """Whether what a dialect says to TRL by a key of its own is the key itself."""
+    """Whether a dialect's own key for TRL is the same key."""
     own = (each for each in file.carries if {*each.keys} == keys.keys())
     return any(each.write(keys) == keys for each in own)
 
@@ -177,7 +177,7 @@ def _kept(
 
 
 def _stays_open(read: Read, file: File, *, is_own: bool) -> bool:
-    """Whether a trainer fills in `auto` there, too."""
+    """Whether the new trainer also replaces `auto`."""
     own = read.place.document.file
     if own is None or own.name != file.name:
         return False
@@ -187,7 +187,7 @@ def _stays_open(read: Read, file: File, *, is_own: bool) -> bool:
 def _names(
     read: Read, target: Target, file: File, sources: Sources
 ) -> Iterator[Mapping[str, Json]]:
-    """What a file may hold of a key, the nearest first."""
+    """The possible keys in a file for a key that was read, the nearest first."""
     kind, value = read.place.document.kind, read.place.value
     if _is_at_home(read, target, file, sources):
         yield {read.key: value}
@@ -205,7 +205,7 @@ def _moved(table: Iterable[Moved], key: str, value: Any) -> Iterator[Mapping[str
 
 
 def _forward(moved: Moved, value: Any) -> Iterator[Mapping[str, Json]]:
-    """What the newer key holds; of a value that it has no word for, nothing is known."""
+    """The current key with the converted value; none if the value has no equivalent."""
     said = moved.words(value)
     if said is not None:
         yield {moved.new: said}
@@ -214,7 +214,7 @@ def _forward(moved: Moved, value: Any) -> Iterator[Mapping[str, Json]]:
 
 
 def _is_at_home(read: Read, target: Target, file: File, sources: Sources) -> bool:
-    """Whether a key of a file is read as what it was: by the same kind of file, or the Trainer."""
+    """Whether a file's reader takes a key as it was: the same kind of file, or the Trainer."""
     if _is_same(read, target, file):
         return True
     kind, own = kind_of(target, file), read.place.document.kind
@@ -227,7 +227,7 @@ def _is_at_home(read: Read, target: Target, file: File, sources: Sources) -> boo
 
 
 def is_its_own(read: Read) -> bool:
-    """Whether a dialect's program means something else by a word that the Trainer has, too."""
+    """Whether a dialect's program gives one of the Trainer's keys another meaning."""
     file = read.place.document.file
     return file is not None and any(each.old == read.key for each in file.leaves)
 
@@ -235,7 +235,7 @@ def is_its_own(read: Read) -> bool:
 def _is_handed_on(
     read: Read, target: Target, file: File, sources: Sources, dialect: Dialect
 ) -> bool:
-    """Whether a dialect's program knows an argument of the Trainer, to which it hands it on."""
+    """Whether a dialect's program passes an argument on to the Trainer."""
     own = read.place.document.target
     is_of_dialect = own is not None and bool(own.run_by) and not is_its_own(read)
     is_theirs = read.place.document.kind in _ARGUMENTS or is_of_dialect
@@ -244,7 +244,7 @@ def _is_handed_on(
 
 
 def _hands_on(target: Target, file: File, dialect: Dialect, key: str) -> bool:
-    """Whether a dialect's program has a key of TRL's, and means the same by it."""
+    """Whether a dialect's program has one of TRL's keys, with the same meaning."""
     is_other = any(each.old == key for each in file.leaves)
     return bool(target.run_by) and not is_other and knows(target, file, dialect, key)
 
@@ -257,7 +257,7 @@ def _is_same(read: Read, target: Target, file: File) -> bool:
 
 
 def trainers_keys(sources: Sources) -> frozenset[str]:
-    """The arguments of transformers' Trainer, which the programs on it hand to it as they are."""
+    """The arguments of transformers' Trainer, which programs based on it pass on unchanged."""
     trainer = sources.run.targets["huggingface"]
     (file,) = (each for each in trainer.files if each.name == "training_args.yaml")
     return known_keys(trainer, file)

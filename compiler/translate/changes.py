@@ -1,4 +1,4 @@
-"""changes: what a change of existing files does to the run that they describe."""
+"""changes: the effect of a change of existing files on the run that they configure."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,17 +28,17 @@ _NONE_FITS: Final = ("E0701", "E0702")
 _BOUNDS: Final = ("devices.budget", "devices.reserve", "devices.host_budget")
 _LONGEST: Final = 60
 Key = tuple[str, str]
-"""A key of a file: the file, from the root of its side, and the key's dotted path."""
+"""A key of a file: the file's path from the root of its side, and the key's dotted path."""
 
 
 class Files(Struct, frozen=True):
-    """One side: the files that are named, by what they are called on both sides."""
+    """One side: the named files, by the names that both sides share."""
 
     root: Path
     paths: Mapping[str, Path]
 
     def called(self, name: str) -> str:
-        """A file as both sides call it: as it is named, or by its path from the root."""
+        """The shared name of a file: its given name, or its path from the root."""
         full = Path(name).resolve()
         named = (each for each, path in self.paths.items() if path.resolve() == full)
         return next(named, Path(os.path.relpath(full, self.root.resolve())).as_posix())
@@ -50,15 +50,15 @@ class FilesOfRun(Struct, frozen=True):
     files: Files
     sources: Sources
     planned: Planned | None = None
-    """Its plan, or that nothing fits; None: no account of its memory can be made."""
+    """Its plan, or that nothing fits; None: its memory cannot be computed."""
     why: str = ""
-    """Why not."""
+    """The reason if there is no plan."""
     lost: tuple[Place, ...] = ()
-    """Keys that stand for slots, with values that the account does not follow."""
+    """Keys with slots whose values the account cannot follow."""
 
     @property
     def keys(self) -> Mapping[Key, Place]:
-        """Every key that holds no others, by its file and path."""
+        """Every leaf key, by its file and path."""
         found: dict[Key, Place] = {}
         for document in self.sources.run.documents:
             if not document.is_view and document.kind != "checkpoint":
@@ -68,18 +68,18 @@ class FilesOfRun(Struct, frozen=True):
 
     @property
     def unjudged(self) -> frozenset[Key]:
-        """The keys that no slot stands for, or whose effective value cannot be known."""
+        """Keys without a slot, or with an unknown effective value."""
         left = (each.place for each in self.sources.leftovers)
         labels = (label for each in self.faults for label in each.labels)
         disputed = ((each.span.file, each.path) for each in labels if each.span is not None)
         return frozenset((*(self.key(each) for each in (*left, *self.lost)), *disputed))
 
     def key(self, place: Place) -> Key:
-        """What a place is called on both sides."""
+        """The shared name of a place: its file and key."""
         return self.called(place.document.name), place.path
 
     def called(self, name: str) -> str:
-        """A file as both sides call it."""
+        """The shared name of a file."""
         return self.files.called(name)
 
     @property
@@ -90,7 +90,7 @@ class FilesOfRun(Struct, frozen=True):
 
     @property
     def faults(self) -> tuple[Diagnostic, ...]:
-        """What is wrong with the files, at the places that both sides would call so."""
+        """The errors of the files, at the shared names of their places."""
         errors = (each for each in self.sources.diagnostics if each.severity == "error")
         return tuple(replace(each, labels=tuple(map(self._label, each.labels))) for each in errors)
 
@@ -101,7 +101,7 @@ class FilesOfRun(Struct, frozen=True):
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """The text of each file, as both sides call it."""
+        """The text of each file, by its shared name."""
         return {self.called(name): text for name, text in self.sources.texts.items()}
 
 
@@ -110,7 +110,7 @@ def _leaves(document: Document) -> Iterator[tuple[str, Place]]:
 
 
 def files_of_run(files: Files, asking: Asking) -> FilesOfRun:
-    """Read the files of one side, and plan the run that they describe where that can be."""
+    """Read the files of one side, and plan their run if possible."""
     sources = sources_of_files(tuple(files.paths.values()), asking)
     if not sources.run.documents:
         return FilesOfRun(files, sources, why="no file of a known program was read")
@@ -133,7 +133,7 @@ def _keeps_from_planning(found: Diagnostic) -> bool:
 def compare_files(
     name: str, sides: Iterable[tuple[FilesOfRun, FilesOfRun]], clusters: Sequence[str]
 ) -> SpecChange:
-    """What differs between two sides: keys, then decisions, memory and time on each cluster."""
+    """The differences between two sides: keys, then decisions, memory and time on each cluster."""
     every = tuple(sides)
     old, new = every[0]
     keys = tuple(_changed_keys(old, new))
@@ -168,7 +168,7 @@ def _value(place: Place | None) -> Any:
 
 
 def _text(place: Place | None) -> str:
-    """A value as its file writes it, where that is short."""
+    """A value as written in its file, shortened if it is long."""
     if place is None:
         return NOT_GIVEN
     span = place.node.span
@@ -197,7 +197,7 @@ def _outcome(side: FilesOfRun, pair: Pair) -> Outcome:
 
 
 def _decisions(old: FilesOfRun, new: FilesOfRun) -> Iterator[SlotChange]:
-    """The slots that files say, or leave to a default that is known, and that differ."""
+    """The slots that files set, or that have a known default, and that differ."""
     before, after = _every_slot(old), _every_slot(new)
     changed = [
         slot for slot in SLOTS if slot not in _BOUNDS and not _is_same(before[slot], after[slot])
@@ -212,14 +212,14 @@ def _decisions(old: FilesOfRun, new: FilesOfRun) -> Iterator[SlotChange]:
 
 
 def _comes_and_goes(slot: str, old: FilesOfRun, new: FilesOfRun) -> bool:
-    """Whether a slot is there on one side alone, with no more than its default."""
+    """Whether a slot occurs on one side only, with just its default."""
     both = (side.sources.ledger.winner(slot) for side in (old, new))
     there = [each for each in both if each is not None]
     return len(there) == 1 and there[0].rank == Rank.CONSUMER
 
 
 def _every_slot(side: FilesOfRun) -> dict[str, Any]:
-    """The value of each slot; None also where no file sets it, or it has no effect."""
+    """The value of each slot; None also if no file sets it, or it has no effect."""
     known, idle = side.sources.known.values, side.sources.idle
     return {slot: None if slot in idle else known.get(slot) for slot in SLOTS}
 
@@ -234,7 +234,7 @@ def _rests(ledger: Ledger, slot: str) -> Iterator[Any]:
 
 
 def _reason(side: FilesOfRun, slot: str) -> str:
-    """Where a file says it; else what it follows from, or whose default it is."""
+    """The place that sets it; else what it follows from, or whose default it is."""
     winner = side.sources.ledger.winner(slot)
     if winner is None:
         return "no file says it any more"
@@ -244,7 +244,7 @@ def _reason(side: FilesOfRun, slot: str) -> str:
 
 
 def _why(sides: Sequence[tuple[FilesOfRun, FilesOfRun]]) -> str:
-    """Why no account was made, on the first side that has none."""
+    """The reason why memory was not computed, on the first side without it."""
     for old, new in sides:
         both = [each.why for each in (old, new) if each.why]
         if both:

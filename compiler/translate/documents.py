@@ -1,4 +1,4 @@
-"""The documents of a translation: those of lint, scripts as their own programs read them."""
+"""The documents of a translation: those of lint, with scripts read by their own targets."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -23,26 +23,26 @@ _SBATCH: Final = "sbatch"
 _BATCH_SCRIPT: Final = "train.sbatch"
 _STEP: Final = "srun"
 _NO_COMMAND: Final = ("skypilot", "kubeflow")
-"""Kinds of files that no command line says, whatever its flags are called."""
+"""Kinds of files that are no command line, whatever flags resemble them."""
 _TRAINING: Final = "training_args.yaml"
 _MODEL: Final = "model_args.yaml"
 _OF_A_SCRIPT: Final = (_TRAINING, "sft.yaml")
-"""Whose tables know flags of scripts: transformers' arguments, alone or with those of TRL."""
+"""Files whose tables have flags of scripts: transformers' arguments, alone or with TRL's."""
 
 
 class Documents(Struct, frozen=True):
-    """What is read."""
+    """The documents to translate."""
 
     every: tuple[Document, ...]
     has_unknown_program: bool
-    """Whether flags are of a program that is nobody's: transformers' own arguments have known
-    defaults there, those of its other classes have not."""
+    """Whether flags belong to an unknown program: then the defaults of transformers' arguments are
+    known, those of its other classes are not."""
 
 
 def documents_of(documents: Sequence[Document], run: LintContext) -> Documents:
-    """The documents that have a table, as far as a run is said by them: views say it again.
+    """The documents with a table that configure a run, without views, which repeat others.
 
-    An engine that its program has itself is said by its name alone.
+    An engine's file that ships with its program is only given by its name.
     """
     shipped = (replace(each, origin=None, paths={}) for each in documents if is_shipped(each))
     told = (*(each for each in documents if not each.is_view), *shipped)
@@ -59,9 +59,9 @@ def documents_of(documents: Sequence[Document], run: LintContext) -> Documents:
 
 
 def _with_flags(documents: Sequence[Document]) -> tuple[Document, ...]:
-    """The documents, a config and the flags beside it being one, in which a flag wins.
+    """The documents, with a config and the flags beside it merged; a flag overrides the config.
 
-    Where several commands or configs are read, each stays by itself.
+    If several commands or configs are read, they stay separate.
     """
     flags = [each for each in documents if each.file is not None and each.file.over]
     configs = [each for each in documents for one in flags if _is_config_of(each, one)]
@@ -74,7 +74,7 @@ def _with_flags(documents: Sequence[Document]) -> tuple[Document, ...]:
 
 
 def _explained(own: Iterable[Document], every: Iterable[Document]) -> tuple[Document, ...]:
-    """The documents, with what the file beside them says of the data sets that they name."""
+    """The documents, with the data sets as the file beside them describes them."""
     told = next((each.root for each in every if each.kind == EXPLAINED), None)
     if told is None:
         return tuple(own)
@@ -93,7 +93,7 @@ def _with_data_sets(document: Document, told: Node) -> Document:
 
 
 def _is_config_of(document: Document, flags: Document) -> bool:
-    """Whether flags stand over what a document holds."""
+    """Whether flags override what a document holds."""
     if document.file is None or document.target is None or flags.target is None:
         return False
     is_theirs = document.target.name == flags.target.name
@@ -109,9 +109,9 @@ def _alone(document: Document) -> Document:
 
 
 def _filled(document: Document, run: LintContext) -> Document:
-    """DeepSpeed's file, which leaves keys to a trainer though none of its own files was read.
+    """DeepSpeed's file that leaves keys to a trainer, though none of a trainer's files was read.
 
-    DeepSpeed by itself knows no `auto`, and would take its default.
+    DeepSpeed alone does not know `auto`, and would use its default.
     """
     file = document.file
     if document.kind != _ENGINE or file is None or file.filled:
@@ -125,9 +125,9 @@ def _filled(document: Document, run: LintContext) -> Document:
 
 
 def _of_slurm(documents: Sequence[Document], run: LintContext) -> Iterator[Document]:
-    """The documents, options of a batch script as the target reads them that writes such scripts.
+    """The documents, with options of a batch script as read by the target that writes such scripts.
 
-    What `srun` starts on each node is said by the launcher that it starts.
+    The launcher that `srun` starts on each node replaces it.
     """
     starting = {each.name for each in documents if _launcher(each) not in (None, _STEP)}
     files = {file.name: file for file in run.targets[_SLURM].files} if _SLURM in run.targets else {}
@@ -153,10 +153,10 @@ def _without(document: Document, *keys: str) -> Document:
 
 
 def _beside_the_trainers(documents: Iterable[Document]) -> tuple[Document, ...]:
-    """The documents, those that several programs read being that one's which reads the others.
+    """The documents, where a file that several programs read is assigned to one of them.
 
-    DeepSpeed's file is the trainer's that has one, TRL's beside the Trainer's own arguments is one
-    of the same script. `compiler/lints/recognition.py` knows each file by itself.
+    DeepSpeed's file belongs to the trainer beside it, and TRL's beside the Trainer's own arguments
+    to the same script. `compiler/lints/recognition.py` recognises each file alone.
     """
     every = tuple(documents)
     own = next((each.target for each in every if _is_trainers_own(each)), None)
@@ -168,7 +168,7 @@ def _beside_the_trainers(documents: Iterable[Document]) -> tuple[Document, ...]:
 
 
 def _read_by(document: Document, targets: Iterable[Target]) -> Document:
-    """The document as the first of the targets reads it that has such a file."""
+    """The document as read by the first target that has such a file."""
     for target in targets:
         for file in target.files:
             if document.file is not None and file.name == document.file.name:
@@ -186,7 +186,7 @@ def _is_trls(document: Document) -> bool:
 
 
 def _is_argument(document: Document) -> bool:
-    """Whether flags are of a program that is unknown here: they are words of the command."""
+    """Whether flags belong to an unknown program, and stay words of the command."""
     entries = document.file.entries if document.file else ()
     known = {key for entry in entries for key in entry.keys}
     is_flags = document.format == "shell" and "launcher" not in document.found
@@ -195,14 +195,14 @@ def _is_argument(document: Document) -> bool:
 
 
 def _is_of_unknown_program(document: Document) -> bool:
-    """Whether the flags are TrainingArguments' beside those of other classes: `train.py --lr`."""
+    """Whether flags of TrainingArguments stand beside those of other classes: `train.py --lr`."""
     file, target = document.file, document.target
     is_hf = target is not None and target.name == "huggingface" and document.format == "shell"
     return is_hf and file is not None and file.name in _OF_A_SCRIPT
 
 
 def _split(document: Document) -> tuple[Document, ...]:
-    """The arguments of transformers' class, and those of the others by TRL's names for them."""
+    """The arguments of transformers' class, and those of the others under TRL's names."""
     files = {file.name: file for file in document.target.files} if document.target else {}
     training = known_keys(document.target, files[_TRAINING]) if document.target else frozenset()
     fields = document.root.fields or {}
@@ -215,13 +215,13 @@ def _split(document: Document) -> tuple[Document, ...]:
 
 
 def is_given_flags(document: Document) -> bool:
-    """Whether these are the flags of a script that is nobody's, by the Trainer's own class."""
+    """Whether these are TrainingArguments flags of a user's script."""
     file = document.file
     return document.format == "shell" and file is not None and file.name == _TRAINING
 
 
 def is_own_flags(document: Document) -> bool:
-    """Whether these are the flags of such a script that are not of the Trainer's own class."""
+    """Whether these are the other flags of a user's script."""
     file = document.file
     return document.format == "shell" and file is not None and file.name == _MODEL
 
@@ -232,7 +232,7 @@ def _part(document: Document, fields: dict[str, Node], file: File, kind: str) ->
 
 
 def _cut(document: Document) -> Document:
-    """A launcher's command without the flags of its program, which another document holds."""
+    """A launcher's command without its program's flags, which another document holds."""
     fields = document.root.fields or {}
     script = fields.get("script")
     if document.kind != "launch" or script is None or script.items is None:

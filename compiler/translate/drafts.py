@@ -1,7 +1,7 @@
-"""The files of one target as far as they are known: row by row, nothing invented.
+"""The files of one target as far as they are known: row by row, with nothing invented.
 
-A slot of which nobody says anything is, under the target, what its program does unasked. Where the
-program does nothing by default, the key is left out.
+An unset slot has the default of the target's program. If the program has no default for it, the key
+is left out.
 """
 
 from collections.abc import Mapping
@@ -19,39 +19,39 @@ from tunec.schemas.frozen import replace
 
 
 class Row(Struct, frozen=True):
-    """What becomes of one row of a file."""
+    """The result of one row of a file."""
 
     entry: Entry
     written: Mapping[str, Json]
     lost: tuple[str, ...] = ()
-    """Known slots that do not come back from what is written."""
+    """Known slots that reading the written keys does not return."""
     needs: str | None = None
-    """The slot that nobody says and without which it is open what the row writes."""
+    """An unset slot on which the written value of the row depends."""
 
 
 class Draft(Struct, frozen=True):
-    """What becomes of one file."""
+    """The result of one file."""
 
     file: File
     values: dict[str, Json]
     rows: tuple[Row, ...]
     kept: tuple[Kept, ...] = ()
-    """Keys that no slot stands for."""
+    """Keys without a slot."""
 
     @property
     def said(self) -> frozenset[str]:
-        """The slots that its rows say."""
+        """The slots that its rows express."""
         by_rows = (slot for row in self.rows if not row.needs for slot in row.entry.slots)
         return frozenset((*by_rows, *(slot for each in self.kept for slot in each.slots)))
 
     @property
     def lost(self) -> frozenset[str]:
-        """The slots for whose values it has no word."""
+        """The slots whose values it cannot express."""
         return frozenset(slot for row in self.rows for slot in row.lost)
 
 
 def with_defaults(target: Target, known: Partial, dialect: Dialect) -> Partial:
-    """What is known, with what the target's program does by default in a run like this."""
+    """The known slots, with the defaults of the target's program in such a run."""
     waiting = [
         (entry, entry.defaults_at(dialect[entry.package])) for entry in target.entries(dialect)
     ]
@@ -74,7 +74,7 @@ def with_defaults(target: Target, known: Partial, dialect: Dialect) -> Partial:
 def drafts_of(
     target: Target, known: Partial, filled: Partial, sources: Sources, dialect: Dialect
 ) -> list[Draft]:
-    """The files that have something to say of what was read, with the keys that they keep."""
+    """The files that express something that was read, with the keys that they keep."""
     every = (_draft(file, known, filled, dialect) for file in target.files)
     drafts = _kept([each for each in every if each is not None], known)
     return [_with_kept(each, target, sources, dialect) for each in drafts]
@@ -94,7 +94,7 @@ def _with_kept(draft: Draft, target: Target, sources: Sources, dialect: Dialect)
 
 
 def undecided(target: Target, filled: Partial) -> Mapping[str, tuple[File, ...]]:
-    """Files of which it is open whether the run has them, by the slot that decides it."""
+    """Files whose existence is undecided, by the slot that decides it."""
     found: dict[str, tuple[File, ...]] = {}
     for file in target.files:
         try:
@@ -108,7 +108,7 @@ def undecided(target: Target, filled: Partial) -> Mapping[str, tuple[File, ...]]
 
 
 def _draft(file: File, known: Partial, filled: Partial, dialect: Dialect) -> Draft | None:
-    """A file for what is known; None where no run like this has it."""
+    """A file for the known slots; None if such a run does not have it."""
     try:
         if not filled.ask(file.when):
             return None
@@ -123,7 +123,7 @@ def _draft(file: File, known: Partial, filled: Partial, dialect: Dialect) -> Dra
 
 
 def _row(file: File, entry: Entry, known: Partial, filled: Partial, dialect: Dialect) -> Row | None:
-    """What becomes of a row; None where it does not matter."""
+    """The result of a row; None if it does not apply."""
     told = [slot for slot in entry.slots if slot in known.values]
     try:
         if not filled.ask(entry.when):
@@ -142,7 +142,7 @@ def _row(file: File, entry: Entry, known: Partial, filled: Partial, dialect: Dia
 
 
 def _in_words(file: File, written: Mapping[str, Json]) -> Mapping[str, Json]:
-    """What the file's phrases say by what a row wrote: `all` linear layers."""
+    """The slots that the file's phrases express by a row's keys: `all` linear layers."""
     found: dict[str, Json] = {}
     for phrase in file.phrases:
         if not written.keys().isdisjoint(phrase.keys):
@@ -152,7 +152,7 @@ def _in_words(file: File, written: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _kept(drafts: list[Draft], known: Partial) -> list[Draft]:
-    """The files that have something to say of what was read, and can."""
+    """The files that have something to express, and can."""
     telling = [draft for draft in drafts if _tells(draft, known)]
     able = [draft for draft in telling if not (draft.file.is_optional and _is_open(draft))]
     names = {draft.file.name for draft in able}
@@ -170,7 +170,7 @@ def _is_open(draft: Draft) -> bool:
 
 
 def _put_all(document: dict[str, Json], keys: Mapping[str, Json]) -> None:
-    """Put dotted keys into a document; a mapping takes the place of a plain value."""
+    """Put dotted keys into a document; a mapping replaces a plain value."""
     for key, value in keys.items():
         *parents, last = key.split(".")
         inner = document

@@ -1,4 +1,4 @@
-"""What is wrong with the files of one target, and what they leave open."""
+"""Errors in the files of one target, and slots that they leave open."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -20,9 +20,9 @@ from tunec.compiler.translate.written_targets import is_dialect
 
 _MODEL: Final = "model.path"
 _COMMAND: Final = ("launcher", "script")
-"""Without these a launch script starts nothing."""
+"""Keys without which a launch script starts nothing."""
 _FEW: Final = 6
-"""Slots that a message names; of more it gives the number, and the names below."""
+"""The most slots that a message names; of more it gives the number, and lists them in a note."""
 
 
 def faults_of(
@@ -33,9 +33,10 @@ def faults_of(
     sources: Sources,
     software: Mapping[str, str],
 ) -> list[Diagnostic]:
-    """Everything that is to be said of the files of one target.
+    """All diagnostics about the files of one target.
 
-    `known` is what was read, `filled` the same with what the target's program does by default.
+    `known` are the slots that were read, `filled` the same with the defaults of the target's
+    program.
     """
     target, version = asked
     dialect = target.dialect(version, software)
@@ -52,7 +53,7 @@ def faults_of(
 
 
 def nothing(target: Target) -> Diagnostic:
-    """That no file of the target has anything to say."""
+    """The error that no file of the target has anything to express."""
     names = joined((file.name for file in target.files), "and")
     verb = "sets" if len(target.files) == 1 else "set"
     return Diagnostic(
@@ -65,7 +66,7 @@ def nothing(target: Target) -> Diagnostic:
 
 
 def _needed(drafts: Sequence[Draft], sources: Sources, dialect: Dialect) -> dict[str, str]:
-    """Slots without which the program does not run, or what was read cannot be said; and why."""
+    """Slots that the program requires, or that expressing others requires, with the reason."""
     said = frozenset(slot for draft in drafts for slot in draft.said)
     found: dict[str, str] = {}
     for draft in drafts:
@@ -84,14 +85,14 @@ def _needed(drafts: Sequence[Draft], sources: Sources, dialect: Dialect) -> dict
 
 
 def _holds(key: str, keys: Iterable[str]) -> bool:
-    """Whether a key is among others, or holds one of them."""
+    """Whether a key is among others, or contains one of them."""
     return any(each == key or each.startswith(f"{key}.") for each in keys)
 
 
 def _waiting(
     target: Target, drafts: Sequence[Draft], filled: Partial, sources: Sources, dialect: Dialect
 ) -> dict[str, str]:
-    """Slots that decide whether there is a file which alone could say what was read; and why."""
+    """Slots that decide whether a file exists that alone expresses others, with the reason."""
     said = frozenset(slot for draft in drafts for slot in draft.said)
     found: dict[str, str] = {}
     for decisive, files in undecided(target, filled).items():
@@ -105,7 +106,7 @@ def _waiting(
 
 
 def _missing(draft: Draft, dialect: Dialect) -> Iterator[str]:
-    """Keys that the file's reader cannot do without, by its schema or by what it is."""
+    """Keys that the file's reader requires, by its schema or its kind."""
     known = schema_of(draft.file, dialect)
     yield from (key for key in known.get("required", ()) if key not in draft.values)
     either = [each.get("required", ()) for each in known.get("anyOf", ())]
@@ -138,7 +139,7 @@ def _unsaid(target: Target, slot: str, reason: str, sources: Sources) -> Diagnos
 
 
 def _ways(slot: str) -> str:
-    """How a slot can be given on the command line."""
+    """The options that set a slot on the command line."""
     flags = {
         "parallel.world": "--world-size N, --hardware, or ",
         "devices.nodes": "--hardware, or ",
@@ -153,7 +154,7 @@ def _ways(slot: str) -> str:
 def _losses(
     asked: Asked, drafts: Sequence[Draft], known: Partial, sources: Sources
 ) -> Iterator[Diagnostic]:
-    """Values that the target has no word for, though its program would do something else."""
+    """Values that the target cannot express, so that its program would do something else."""
     target, version = asked
     said = frozenset(slot for draft in drafts for slot in draft.said)
     lost = {slot: draft.file.name for draft in drafts for slot in draft.lost}
@@ -165,17 +166,17 @@ def _losses(
 
 
 _WAYS: Final = ("loss.path", "optimizer.kernel", "attention.implementation")
-"""Ways to compute the same: the program that runs a dialect may have its own."""
+"""Slots for the method of a computation: the program that runs a dialect may have its own."""
 PLACES: Final = ("generation.offload_training", "generation.engine_sleeps")
-"""Where things lie while others work: without a word for it, the same needs more memory."""
+"""Slots for offloading while others work: without them the run needs more memory."""
 
 
 def lost_ways(
     target: Target, drafts: Sequence[Draft], known: Partial, sources: Sources
 ) -> frozenset[str]:
-    """Ways to compute that the target's program has not.
+    """Methods of computation that the target's program lacks.
 
-    Those of a dialect's program, or, for a dialect, those that no file asks for.
+    For a dialect as the target, only those that no file requests.
     """
     said = frozenset(slot for draft in drafts for slot in draft.said)
     lost = frozenset(slot for draft in drafts for slot in draft.lost)
@@ -189,7 +190,7 @@ def lost_ways(
 def with_more_memory(
     target: Target, slots: Collection[str], sources: Sources
 ) -> Iterator[Diagnostic]:
-    """That the new program leaves on the devices what the one that was read moves away."""
+    """A warning that the new program keeps on the devices what the old one offloads."""
     left = [slot for slot in PLACES if slot in slots and sources.is_written(slot)]
     if left:
         what = joined((f"{slot} {show(slot, sources.known.values[slot])}" for slot in left), "and")
@@ -205,7 +206,7 @@ def with_more_memory(
 
 
 def in_its_own_way(target: Target, slots: Collection[str]) -> Iterator[Diagnostic]:
-    """That the new program computes the same in another way than the one that was read."""
+    """A note that the new program computes the same by another method."""
     if slots:
         yield Diagnostic(
             "computed-in-another-way",
@@ -220,7 +221,7 @@ def _called(slot: str) -> str:
 
 
 OF_THE_DATA: Final = frozenset({"data.format"})
-"""Slots that speak of data, which lie outside of the files and can be converted."""
+"""Slots that describe data outside of the files, which can be converted."""
 
 
 def _loss(
@@ -258,7 +259,7 @@ def _loss(
 def _left_open(
     target: Target, drafts: Sequence[Draft], filled: Partial, told: Collection[str]
 ) -> Iterator[Diagnostic]:
-    """What no file sets and the target's program therefore does by itself."""
+    """A note about slots that no file sets and the target's program decides by default."""
     said = frozenset(
         slot for draft in drafts for row in draft.rows if not row.needs for slot in row.entry.slots
     )
@@ -295,14 +296,14 @@ def _left_open(
 
 
 def _is_kept(row: Row, draft: Draft) -> bool:
-    """Whether the file has a key of a row as it was read."""
+    """Whether the file keeps a key of a row unchanged."""
     return any(key in row.entry.keys for each in draft.kept for key in each.keys)
 
 
 def _refused_by(
     asked: Asked, drafts: Sequence[Draft], filled: Partial, dialect: Dialect
 ) -> Iterator[Diagnostic]:
-    """What the reader's schema refuses, and its program though every key is well formed."""
+    """Refusals by the reader's schema, and by its program although every key is valid."""
     target, version = asked
     plan = _as_written(drafts, filled, dialect).plan()
     for draft in drafts:
@@ -312,7 +313,7 @@ def _refused_by(
 
 
 def _as_written(drafts: Sequence[Draft], filled: Partial, dialect: Dialect) -> Partial:
-    """What is known, with slots that kept keys say as the new files have them."""
+    """The known slots, with those of kept keys as the new files have them."""
     values = dict(filled.values)
     for draft in drafts:
         kept = frozenset(slot for each in draft.kept for slot in each.slots)
@@ -326,7 +327,7 @@ def _as_written(drafts: Sequence[Draft], filled: Partial, dialect: Dialect) -> P
 
 
 def _as_known(found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
-    """The diagnostics up to the first that needs a slot that no file sets."""
+    """The diagnostics up to the first that needs an unset slot."""
     try:
         yield from found
     except (Unsaid, *WRONG_SHAPE):

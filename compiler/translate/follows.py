@@ -1,4 +1,4 @@
-"""What follows from what files say: counts from counts, and what an engine leaves unused."""
+"""Consequences of what files set: counts from counts, and slots that an engine leaves unused."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -12,7 +12,7 @@ _Rule = Callable[["_Known"], Iterator[Definition]]
 
 
 class _Known:
-    """The values that hold so far, and who says them."""
+    """The effective values so far, and who set them."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._winners = {each.slot: each for each in ledger.winners()}
@@ -22,28 +22,28 @@ class _Known:
         return None if winner is None else winner.value
 
     def is_written(self, slot: str) -> bool:
-        """Whether a file, or the command line, says the slot."""
+        """Whether a file, or the command line, sets the slot."""
         winner = self._winners.get(slot)
         return winner is not None and winner.rank >= Rank.OBSERVED
 
     def is_settled(self, slot: str) -> bool:
-        """Whether a file, or a program by default, says the slot, and it follows from no other."""
+        """Whether a file or a default sets the slot, so that it is not derived from others."""
         winner = self._winners.get(slot)
         return winner is not None and winner.rank != Rank.DERIVED
 
     def counts(self, *slots: str) -> list[int] | None:
-        """Their values, if each is a number above 0."""
+        """The values of the slots, if each is a number above 0."""
         values = [self[slot] for slot in slots]
         return values if all(isinstance(each, int) and each > 0 for each in values) else None
 
     def follows(self, slot: str, value: Any, reason: str, *rests: str) -> Iterator[Definition]:
-        """A definition of a slot that nothing written says."""
+        """A definition of a slot that nothing written sets."""
         if not self.is_written(slot):
             origins = tuple(Origin("slot", each) for each in rests)
             yield Definition(slot, value, Rank.DERIVED, _AUTHOR, reason, origins)
 
     def replaces(self, slot: str, other: str, reason: str) -> Iterator[Definition]:
-        """That nothing holds of a slot where another one says it, and with more right."""
+        """A definition that unsets a slot, if another one replaces it with higher rank."""
         winner, beaten = self._winners.get(slot), self._winners.get(other)
         if winner is None or winner.value is None or winner.rank < Rank.OBSERVED:
             return
@@ -55,9 +55,9 @@ class _Known:
 def with_consequences(
     ledger: Ledger, tables: Sequence[Target], *, reads_deepspeed: bool
 ) -> tuple[Ledger, Mapping[str, tuple[Any, ...]]]:
-    """The ledger with what follows from it, and which values slots that stay open can have.
+    """The ledger with derived slots, and the possible values of open slots.
 
-    Written values stay as they are. `tables` are those by which the files were read;
+    Written values stay unchanged. `tables` are those by which the files were read;
     `reads_deepspeed` tells whether a configuration of DeepSpeed is among them.
     """
     ledger = ledger.add(tuple(each for table in tables for each in without_choice(table)))
@@ -100,7 +100,7 @@ def _per_node(known: _Known) -> Iterator[Definition]:
 
 
 def _whole(known: _Known) -> Iterator[Definition]:
-    """Groups of ranks are asked for by a key, whoever reads it; without one there are none."""
+    """Tensor and sequence parallelism are 1 unless a key requests them."""
     for slot in ("parallel.tensor", "parallel.sequence"):
         if known[slot] is None:
             yield from known.follows(slot, 1, "no file sets up groups of ranks")
@@ -114,12 +114,12 @@ def _data(known: _Known) -> Iterator[Definition]:
 
 
 def _format(known: _Known) -> Iterator[Definition]:
-    """Who says nothing of records reads them as its program does by default."""
+    """Without a format, records are read in the program's default format."""
     yield from known.follows("data.format", None, "no file says what records look like")
 
 
 def _of_programs(known: _Known, tables: Iterable[Target]) -> Iterator[Definition]:
-    """What programs make of counts by themselves."""
+    """Slots that programs derive from counts."""
     for table in tables:
         for slot, value in table.derives(known.__getitem__).items():
             yield from known.follows(slot, value, f"{table.name} does so by default")
@@ -187,13 +187,13 @@ _SILENT: Final[Mapping[str, Mapping[str, Any]]] = {
         "fsdp.checkpointing": False,
     },
 }
-"""What slots of an engine are where another one runs (compiler/ir/invariants.py)."""
+"""Values of an engine's slots if another engine runs (compiler/ir/invariants.py)."""
 
 
 def _engines(ledger: Ledger, tables: Iterable[Target], *, reads_deepspeed: bool) -> tuple[str, ...]:
-    """Which engines can run; none are given where any can.
+    """The engines that can run; empty if any can.
 
-    A program that one of the files could tell of DeepSpeed or FSDP, and does not, runs by itself.
+    A program whose files could configure DeepSpeed or FSDP, and do not, runs without either.
     """
     known = ledger.winner("parallel.engine")
     if known is not None:
@@ -235,7 +235,7 @@ def _can_say(table: Target, slot: str) -> bool:
 
 
 def without_choice(table: Target) -> Iterator[Definition]:
-    """What a consumer does in every run: slots of which it can only run one value."""
+    """Definitions of slots for which a consumer has only one value."""
     for slot, cannot in table.cannot.items():
         if cannot.loses and len(cannot.harmless) == 1 and not _can_say(table, slot):
             (value,) = cannot.harmless

@@ -1,4 +1,4 @@
-"""What a spec cannot do without, from files and command line: model, method, data, hardware."""
+"""The required fields of a spec, from files and command line: model, method, data, hardware."""
 
 from collections.abc import Mapping
 from pathlib import Path, PurePath
@@ -15,7 +15,7 @@ from tunec.schemas.hardware.catalogue import UnknownName, cluster
 
 FieldPath = tuple[str, ...]
 Fields = Mapping[FieldPath, Any]
-"""Values of a spec's fields by their paths."""
+"""Values of a spec's fields by path."""
 
 MODEL: Final = ("model",)
 CONFIG: Final = ("model", "config")
@@ -32,12 +32,12 @@ _NEEDED: Final[Fields] = {
     DATA: "train.jsonl",
     REWARDS: ["accuracy_reward"],
 }
-"""What a spec needs, with what stands there while it is found out what else it has to say: a small
-model on large devices, for which every layout fits."""
+"""The required fields with placeholders for planning the rest: a small model on large devices, for
+which every layout fits."""
 
 
 class Beside(Struct, frozen=True):
-    """What the command line says of a spec beside the files."""
+    """Options of the command line for a spec, besides the files."""
 
     model: str | None = None
     hardware: str | None = None
@@ -45,16 +45,16 @@ class Beside(Struct, frozen=True):
 
 
 class Foundation(Struct, frozen=True):
-    """The fields that no decision of tunec's can take the place of."""
+    """The fields that tunec cannot decide."""
 
     fields: Fields
-    """Those that are known, and None for those that are missing."""
+    """The known fields, and None for missing ones."""
     missing: Fields
-    """Those that nobody says, with what stands there for the time being."""
+    """The missing fields, with placeholders."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all is known that decisions follow from: data and rewards are handed on."""
+        """Whether all fields for decisions are known; data and rewards are passed on."""
         return self.missing.keys() <= {DATA, REWARDS}
 
     def measured(self) -> Fields:
@@ -64,7 +64,7 @@ class Foundation(Struct, frozen=True):
 
 
 def foundation(known: Values, environment: Environment, beside: Beside) -> Foundation:
-    """What files say of these fields, or else the command line."""
+    """The fields as the files set them, or else the command line."""
     method = {} if "adapter.kind" in known else _said(METHOD, beside.method)
     data = {} if "data.train" in known else _said(DATA, None)
     is_rewarded = known.get("objective.kind") == "grpo" and not known.get("objective.rewards")
@@ -96,7 +96,7 @@ def _open(fields: Fields) -> list[FieldPath]:
 
 
 def _model(name: str | None, environment: Environment, beside: Beside) -> Fields:
-    """The weights as the files name them, with what is known of their modules."""
+    """The weights as the files name them, with the architecture if it is known."""
     told = name or beside.model
     if told is None or _is_catalogued(told):
         return {MODEL: told}
@@ -117,7 +117,7 @@ def _config(model: str | None) -> str | None:
 
 
 def _tells_itself(path: Path) -> bool:
-    """Whether a model's own config is there; of a folder on another machine nothing is."""
+    """Whether the model's own config is there; that of a folder on another machine is not."""
     return path.is_file() or (path / "config.json").is_file()
 
 
@@ -130,13 +130,13 @@ def _is_catalogued(name: str) -> bool:
 
 
 def _counts(known: Values) -> tuple[int, int]:
-    """Nodes, and devices on each, as far as files say them."""
+    """The nodes, and the devices on each, as far as files set them."""
     nodes = known.get("devices.nodes") or 1
     return nodes, known.get("devices.per_node") or known.get("parallel.world", nodes) // nodes or 1
 
 
 def _hardware(known: Values) -> str | None:
-    """The devices that files name; None where they name none, or none that is known."""
+    """The devices that files name; None if they name none, or unknown ones."""
     model = known.get("devices.model")
     return None if model is None else _cluster(model, *_counts(known))
 

@@ -1,4 +1,4 @@
-"""What slots are in a spec's own words: its fields, and the values by which they say slots."""
+"""Slots as fields of a spec, and the values that express them."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -12,14 +12,14 @@ Values = Mapping[str, Any]
 
 
 class Intent(Struct, frozen=True):
-    """A field of a spec that says slots."""
+    """A field of a spec that expresses slots."""
 
     path: tuple[str, ...]
     value: Any
-    """Plain data; an empty mapping for a field whose own fields say more."""
+    """Plain data; an empty mapping for a field with fields of its own."""
     slots: tuple[str, ...]
     is_told: bool = False
-    """Whether a person would say it even where tunec decides the same by itself."""
+    """Whether a user would set it even if tunec decides the same."""
 
 
 _TOLD: Final[Mapping[str, str]] = {
@@ -36,8 +36,7 @@ _TOLD: Final[Mapping[str, str]] = {
     "runtime.output": "train.output",
     "job.name": "name",
 }
-"""Fields that say one slot, or what phrases say of a run, and that a person would say in any
-case."""
+"""Fields for one slot, or for phrases about a run, that a user would set in any case."""
 _NEEDED: Final[Mapping[str, str]] = {
     "attention.implementation": "attention",
     "data.format": "data.format",
@@ -59,14 +58,14 @@ _NEEDED: Final[Mapping[str, str]] = {
     "job.infra": "job.infra",
     "job.spot": "job.spot",
 }
-"""Fields that say one slot, where it is another one than tunec would decide."""
+"""Fields for one slot, which are set if tunec would decide differently."""
 _METHODS: Final[Mapping[str, str]] = {
     "none": "lora",
     "nf4": "qlora",
     "fp4": "qlora",
     "int8": "int8_lora",
 }
-"""The method by how the base is stored under an adapter."""
+"""The method by the storage of the base under an adapter."""
 _DPO: Final[Mapping[str, str]] = {"beta": "objective.beta", "loss": "objective.loss"}
 _GRPO: Final[Mapping[str, str]] = {
     **_DPO,
@@ -79,7 +78,7 @@ _SHARDING: Final = ("deepspeed", "fsdp")
 
 
 def intents(values: Values) -> Iterator[Intent]:
-    """The fields that can say known slots, in no order."""
+    """The fields that can express known slots, in no order."""
     for table, is_told in ((_TOLD, True), (_NEEDED, False)):
         for slot, path in table.items():
             yield from _alone(values, slot, path, is_told=is_told)
@@ -94,7 +93,7 @@ def _alone(values: Values, slot: str, path: str, *, is_told: bool = False) -> It
 
 
 def plain(value: Any) -> Any:
-    """A slot's value as YAML writes it: lists, and whole numbers without a point."""
+    """A slot's value for YAML: lists, and whole numbers without a point."""
     if isinstance(value, tuple | list):
         return [plain(each) for each in value]
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
@@ -103,7 +102,7 @@ def plain(value: Any) -> Any:
 
 
 def _train(values: Values) -> Iterator[Intent]:
-    """The data, as a list where there is more than one part; what a list cannot order is pinned."""
+    """The data, as a list of its parts; an order that a list cannot express is pinned."""
     train, more = values.get("data.train"), values.get("data.more") or ()
     runs = [(path, len([*each])) for path, each in groupby((train, *more))]
     if train is None or not more or len(runs) > len({path for path, _ in runs}):
@@ -205,7 +204,7 @@ def _engine(values: Values) -> Iterator[Intent]:
 
 
 def _script(values: Values) -> Iterator[Intent]:
-    """The script that is started, with its words."""
+    """The script to start, with its words."""
     try:
         words = shlex.split(values.get("launch.script") or "")
     except ValueError:
@@ -217,7 +216,7 @@ def _script(values: Values) -> Iterator[Intent]:
 
 
 def _time(values: Values) -> Iterator[Intent]:
-    """When the cluster ends the run, in the largest unit that says it whole."""
+    """The time limit, in the largest unit that divides it."""
     seconds = values.get("job.time_limit")
     if seconds:
         size, unit = next(each for each in _UNITS if seconds % each[0] == 0)
@@ -256,7 +255,7 @@ def _schedule_arguments(values: Values) -> Iterator[Intent]:
 
 
 def _kept(values: Values) -> Iterator[Intent]:
-    """How many checkpoints are kept; null says all."""
+    """The number of kept checkpoints; null keeps all."""
     slot = "schedule.keep_checkpoints"
     if slot in values:
         yield Intent(("train", "keep_checkpoints"), values[slot], (slot,))
@@ -272,7 +271,7 @@ _RULES: Final = (
 
 
 def tree(fields: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
-    """Fields by their paths as one mapping."""
+    """Fields by path as one nested mapping."""
     found: dict[str, Any] = {}
     for path, value in sorted(fields.items(), key=lambda each: len(each[0])):
         inner = found
@@ -295,7 +294,7 @@ def short(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_name(field: str, value: Any) -> dict[str, Any]:
-    """What has one option without options is named by it."""
+    """A choice without options as its name."""
     if isinstance(value, Mapping) and list(value.values()) == [{}]:
         return {field: next(iter(value))}
     return {}

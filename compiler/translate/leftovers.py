@@ -1,4 +1,4 @@
-"""What rows make nothing of: keys that no slot stands for, or whose value has no effect."""
+"""Keys without a slot, or whose value has no effect."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
@@ -31,43 +31,44 @@ MEETING: Final = frozenset(
         *("same_network",),
     }
 )
-"""Flags of launchers that say how many processes there are, where they meet, and which file tells
-more: torch 2.13.0 distributed/run.py; deepspeed 0.14.5 to 0.19.8 launcher/runner.py; accelerate
-0.30.1 to 1.15.0 commands/launch.py. The first are read as counts; another launcher has its own way
-for the others."""
+"""Flags of launchers for the number of processes, their rendezvous, and further files: torch 2.13.0
+distributed/run.py; deepspeed 0.14.5 to 0.19.8 launcher/runner.py; accelerate 0.30.1 to 1.15.0
+commands/launch.py. The first are read as counts; another launcher has its own flags for the
+others."""
 
 
 Fate = Literal[
     "said", "idle", "follows", "may follow", "filled", "meeting", "file", "default", "left"
 ]
-"""What a key of a file is: `said` by slots; of no effect (`idle`); what its program makes of other
-keys anyway (`follows`), or, by what is known, could (`may follow`); `auto`, which another file
-fills; where processes meet; the name of a file that was read; as if absent; or none of these."""
+"""The outcome of a key: `said` by slots; without effect (`idle`); derived by its program from other
+keys in any case (`follows`), or possibly (`may follow`); `auto`, which another file fills
+(`filled`); the rendezvous (`meeting`); the name of a file that was read (`file`); equal to its
+absence (`default`); or none of these (`left`)."""
 
 
 class Read(Struct, frozen=True):
-    """A key of a file that was read, with its value, and what rows make of it."""
+    """A key of a file that was read, with its value and its outcome."""
 
     key: str
-    """As rows have it."""
+    """The key under the name that rows use."""
     place: Place
     fate: Fate
     slots: tuple[str, ...] = ()
-    """The slots that it says, alone or with others."""
+    """The slots that it expresses, alone or with other keys."""
 
     @property
     def is_left(self) -> bool:
-        """Whether no slot stands for it, nor for what it follows from."""
+        """Whether no slot expresses it, nor what it follows from."""
         return self.fate == "left"
 
 
 def reads(
     run: LintContext, document: Document, known: Partial, given: Collection[str] = ()
 ) -> Iterator[Read]:
-    """Every key of a document that holds no others, and what rows make of it.
+    """Every leaf key of a document, with its outcome.
 
-    `known` is what all files say: a key that its program derives from it is no news. `given` are
-    slots of the command line, by which keys that say them in another way are settled.
+    `known` is what all files set: a key that its program derives from it adds nothing. `given` are
+    slots of the command line, which settle keys that set them differently.
     """
     if document.target is None or document.file is None:
         return
@@ -105,7 +106,7 @@ def _replaced_defaults(document: Document, dialect: Dialect, known: Partial) -> 
 
 
 def _written(entry: Entry, known: Partial) -> Mapping[str, Any]:
-    """What a row writes by what is known; nothing if that is too little."""
+    """The keys that a row writes for the known slots; empty if they are not enough."""
     try:
         return known.ask(entry.write) if known.ask(entry.when) else {}
     except (Unsaid, *WRONG_SHAPE):
@@ -113,7 +114,7 @@ def _written(entry: Entry, known: Partial) -> Mapping[str, Any]:
 
 
 def hidden(document: Document) -> Iterator[str]:
-    """Keys without a slot whose values are known only by running the script."""
+    """Keys without a slot whose values are only known when the script runs."""
     known = {
         key for entry in (document.file.entries if document.file else ()) for key in entry.keys
     }
@@ -123,7 +124,7 @@ def hidden(document: Document) -> Iterator[str]:
 
 
 def unwritten(document: Document) -> frozenset[str]:
-    """Settings that no call of a Python script gives, though something else of its run may."""
+    """Settings that no call of a Python script contains, though other parts of its run may."""
     if document.format != "python":
         return frozenset()
     return frozenset(
@@ -132,14 +133,14 @@ def unwritten(document: Document) -> frozenset[str]:
 
 
 def _around(path: str) -> Iterator[str]:
-    """A path and the paths of what holds it."""
+    """A path and the paths of its parents."""
     while path:
         yield path
         path = path.rpartition(".")[0]
 
 
 def _opened(entry: Entry) -> Iterator[str]:
-    """Keys that a row names beside some that they hold: the row says nothing of the others."""
+    """Parent keys that a row names with some of their children: it does not express the others."""
     for key in entry.keys:
         yield from (each for each in _around(key.rpartition(".")[0]) if each in entry.keys)
 
@@ -147,7 +148,7 @@ def _opened(entry: Entry) -> Iterator[str]:
 def _understood(
     document: Document, dialect: Dialect, known: Partial, given: Collection[str]
 ) -> dict[str, tuple[Fate, tuple[str, ...]]]:
-    """The keys of the rows that give a slot, and those that matter only in company of theirs."""
+    """The keys of rows that return a slot, and keys that only matter beside theirs."""
     found: dict[str, tuple[Fate, tuple[str, ...]]] = {}
     entries = document.file.entries if document.file else ()
     for entry in sorted(entries, key=lambda each: bool(each.slots)):
@@ -179,10 +180,10 @@ def _fate(  # rows that give slots come last, and have their way
 def _misunderstood(
     document: Document, dialect: Dialect, known: Partial, given: Collection[str]
 ) -> Iterator[str]:
-    """The keys of rows that matter and give none of their slots, which no other row gives either.
+    """The keys of applicable rows that return none of their slots, as no other row does.
 
-    Another row may have understood such a key in part: `eval_strategy: epoch` tells that there is
-    an evaluation, and no number of steps.
+    Another row may have understood such a key in part: `eval_strategy: epoch` shows that there is
+    an evaluation, but no number of steps.
     """
     for entry in document.file.entries if document.file else ():
         present = {key: document.flat[key].value for key in entry.keys if key in document.flat}
@@ -200,7 +201,7 @@ def _reads_powers(document: Document) -> bool:
 
 
 def may_matter(entry: Entry, known: Partial) -> bool:
-    """Whether a row says something of a run like this."""
+    """Whether a row may apply to such a run."""
     try:
         return entry.when is in_no_plan or known.ask(entry.when)
     except (Unsaid, *WRONG_SHAPE):
@@ -208,7 +209,7 @@ def may_matter(entry: Entry, known: Partial) -> bool:
 
 
 def _following(entry: Entry, present: Mapping[str, Any], known: Partial) -> Fate | None:
-    """Whether a row without slots would write the same; where that is open, it may."""
+    """`follows` if a row without slots would write the same, `may follow` if that is undecided."""
     try:
         matters = known.ask(entry.when)
         is_same = matters and listed(known.ask(entry.write)) == listed(present)
@@ -220,7 +221,7 @@ def _following(entry: Entry, present: Mapping[str, Any], known: Partial) -> Fate
 
 
 def listed(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as a command line has them, where a list of one is that one."""
+    """Values as on a command line, where a list of one is its member."""
     return {
         key: value[0] if isinstance(value, list) and len(value) == 1 else value
         for key, value in keys.items()
@@ -228,12 +229,12 @@ def listed(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def says_nothing(run: LintContext, document: Document, path: str, value: Any) -> bool:
-    """Whether the key is filled by others, set to its default, or of no effect on the run."""
+    """Whether the key is filled by others, set to its default, or without effect on the run."""
     return _unsaid(run, document, path, value) != "left"
 
 
 def _unsaid(run: LintContext, document: Document, path: str, value: Any) -> Fate:
-    """What a key is of which no row makes a slot."""
+    """The outcome of a key that no row turns into a slot."""
     if value == _AUTO and document.file is not None and document.file.filled is not None:
         return "filled"
     if document.kind in _STARTING and path.rpartition(".")[2] in MEETING:
@@ -246,18 +247,18 @@ def _unsaid(run: LintContext, document: Document, path: str, value: Any) -> Fate
 
 
 def _names_a_document(run: LintContext, value: Any) -> bool:
-    """Whether it says which other file to read, or the folder of one, and that has been read."""
+    """Whether it names another file, or a file's folder, that was read."""
     return isinstance(value, str) and PurePath(value).name in _NAMES.of(run.documents)
 
 
 def _is_of_an_engine(run: LintContext, document: Document, path: str) -> bool:
-    """Whether a word names an engine's file that the program has itself."""
+    """Whether a word names an engine's file that ships with the program."""
     engines = (each for each in run.documents if each.kind == "deepspeed")
     return path == "deepspeed" and any(each.name == document.name for each in engines)
 
 
 def _names_of(documents: Sequence[Document]) -> frozenset[str]:
-    """The files' names, and of those that their reader wants in a folder of their own its name."""
+    """The names of files, and of the folders that their readers require."""
     names = {each.name for each in documents}
     in_folders = {each.name for each in documents if each.file and "/" in each.file.name}
     folders = {PurePath(name).parent.name for name in in_folders}

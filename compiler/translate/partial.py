@@ -1,4 +1,4 @@
-"""A plan of which only some slots are known, and questions to it that those can answer."""
+"""A plan with only some known slots, and questions that those can answer."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -23,7 +23,7 @@ class Unsaid(LookupError):
 
 
 class _Group:
-    """A group of slots that answers for those that are known."""
+    """A group of slots that only has the known ones."""
 
     __slots__ = ("_name", "_values")
 
@@ -41,23 +41,23 @@ class _Group:
 
 
 class Partial(Struct, frozen=True):
-    """What is known of a plan."""
+    """The known part of a plan."""
 
     values: Mapping[str, Any]
     """The value of each known slot."""
     possible: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: _NOTHING)
-    """Slots that are not known, but that can only be one of these."""
+    """The possible values of some unknown slots."""
 
     def plan(self) -> Plan:
-        """The plan; to look at a slot that is not known raises Unsaid."""
+        """The plan; reading an unknown slot raises Unsaid."""
         groups: dict[str, Any] = {name: _Group(name, self.values) for name in GROUPS}
         return Plan(**groups)
 
     def ask(self, question: Callable[[Plan], _Answer]) -> _Answer:
-        """The answer that holds whatever the unknown slots are; Unsaid where they matter.
+        """The answer that holds for all values of unknown slots.
 
-        A slot of few values is tried with each of them: a row that writes the same for every engine
-        does not need to know it.
+        Raises Unsaid if it depends on them. A slot with few values is tried with each of them: a
+        row that writes the same for every engine does not need to know the engine.
         """
         try:
             return question(self.plan())

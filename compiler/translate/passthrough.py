@@ -1,4 +1,4 @@
-"""Keys that no slot stands for: those that a spec passes through, and why it cannot the others."""
+"""Keys without a slot: those that a spec passes through, and the reasons for the others."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -29,28 +29,28 @@ Files = tuple[File, ...]
 
 
 class Carried(Struct, frozen=True):
-    """A key of a file that was read, as a spec passes it through."""
+    """A key of a file that a spec passes through."""
 
     place: Place
     extra: Extra
 
 
 class Dropped(Struct, frozen=True):
-    """A key of a file that was read and that a spec has no word for."""
+    """A key of a file that a spec cannot express."""
 
     place: Place
     reason: str
     is_harmless: bool | None = None
-    """Whether the new run is the same without it; None: nobody knows what follows."""
+    """Whether the new run is the same without it; None: the effect is unknown."""
 
 
 def carried(
     leftovers: Iterable[Read], asked: Sequence[Asked], sources: Sources
 ) -> Iterator[Carried | Dropped]:
-    """What becomes of each key: it is passed through where a file of the same name has it.
+    """The outcome of each key: it is passed through if a file of the same name has it.
 
-    With it go the keys of its block that are left to the trainer, which others would fill in. A
-    dialect's key is passed on to the program that runs it where both hand it to the Trainer.
+    Keys of its block that are left to the trainer go with it, as others would fill them in. A
+    dialect's key is passed on to the program that runs it if both pass it to the Trainer.
     """
     software = sources.run.environment.software
     found = [_carried(read, asked, software, homes(read, asked, sources)) for read in leftovers]
@@ -76,7 +76,7 @@ def _left_to_others(sources: Sources, document: Document, block: str) -> Iterato
 
 
 def homes(read: Read, asked: Iterable[Asked], sources: Sources) -> Mapping[str, Files]:
-    """The files of each asked target that may take a key of this file."""
+    """The files of each requested target that may take a key of this file."""
     file, own = read.place.document.file, read.place.document.target
     if file is None or own is None:
         return {}
@@ -92,14 +92,14 @@ def homes(read: Read, asked: Iterable[Asked], sources: Sources) -> Mapping[str, 
 
 
 def _trainers_keys(run: LintContext) -> frozenset[str]:
-    """The arguments of transformers' Trainer, which the programs on it hand to it as they are."""
+    """The arguments of transformers' Trainer, which programs based on it pass on unchanged."""
     trainer = run.targets["huggingface"]
     (file,) = (each for each in trainer.files if each.name == "training_args.yaml")
     return known_keys(trainer, file)
 
 
 def _used(target: Target, sources: Sources) -> Files:
-    """The files of arguments that a run like this has."""
+    """The files of arguments that such a run has."""
     found = []
     for file in target.files:
         try:
@@ -142,16 +142,16 @@ def _carried(
 
 
 def follows(read: Read) -> bool:
-    """Whether only rows that say no slot have a key: what they write follows from other slots."""
+    """Whether only rows without slots have a key, so that it follows from other slots."""
     file = read.place.document.file
     rows = [entry for entry in (file.entries if file else ()) if read.key in entry.keys]
     return bool(rows) and not any(entry.slots or entry.yields for entry in rows)
 
 
 def strayed(sources: Sources, planned: Planned, asked: Sequence[Asked]) -> Iterator[Dropped]:
-    """Keys that follow, where the files of the spec have them otherwise than those that were read.
+    """Derived keys that differ between the files of the spec and those that were read.
 
-    Without a plan there are no such files, and nothing can be told.
+    Without a plan there are no such files, and nothing is compared.
     """
     if planned.plan is None:
         return
@@ -174,7 +174,7 @@ def _is_met(run: LintContext, read: Read, there: Mapping[str, Any] | None) -> bo
 
 
 def _written(planned: Planned, asked: Sequence[Asked]) -> dict[str, dict[str, Any]]:
-    """Every key of the files of a plan by dotted path, by the name of the file."""
+    """Every key of a plan's files by dotted path, by the name of the file."""
     if planned.plan is None or planned.facts is None:
         return {}
     found: dict[str, dict[str, Any]] = {}
@@ -186,7 +186,7 @@ def _written(planned: Planned, asked: Sequence[Asked]) -> dict[str, dict[str, An
 
 
 def extra_of(kept: Iterable[Carried]) -> dict[str, Any]:
-    """The `extra` of a spec."""
+    """The `extra` field of a spec."""
     found: dict[str, Any] = {}
     for each in kept:
         inner = found.setdefault(each.extra.owner, {})

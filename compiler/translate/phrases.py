@@ -1,4 +1,4 @@
-"""What keys say beside slots: words that a spec has, and what their own program alone knows."""
+"""What keys express besides slots: values of a spec, and meanings that only their program knows."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,20 +12,20 @@ from tunec.compiler.translate.intents import Values
 
 
 class Phrases(Struct, frozen=True):
-    """What phrases say together."""
+    """The values that phrases express together."""
 
     words: Values
-    """By the slot or the field of `train` that they are for."""
+    """The values by slot, or by field of `train`."""
     keys: frozenset[tuple[str, str]]
-    """The keys that say it, each with the name of its document."""
+    """The keys that express it, each with the name of its document."""
 
     def are_of(self, place: Place) -> bool:
-        """Whether a key says one of them."""
+        """Whether a key expresses one of them."""
         return (place.document.name, place.path) in self.keys
 
 
 def phrases_of(run: LintContext) -> Phrases:
-    """What the keys of all documents say in words of a spec."""
+    """The values that the keys of all documents express in a spec."""
     words: dict[str, object] = {}
     keys: set[tuple[str, str]] = set()
     for document in run.documents:
@@ -36,7 +36,7 @@ def phrases_of(run: LintContext) -> Phrases:
 
 
 def phrases_in(document: Document) -> Iterator[tuple[Phrase, Mapping[str, object]]]:
-    """The phrases that the keys of a document say, with what each says."""
+    """The phrases that apply to a document, each with its values."""
     for phrase in document.file.phrases if document.file else ():
         if said := _slots_of(phrase, document):
             yield phrase, said
@@ -53,7 +53,7 @@ def _slots_of(phrase: Phrase, document: Document) -> Mapping[str, object]:
 
 
 def foreign(run: LintContext) -> Iterator[tuple[Place, str]]:
-    """Keys whose values mean more to their own program than a slot says, each with what it does."""
+    """Keys whose values mean more to their own program than a slot, with the difference."""
     for document in run.documents:
         if document.file is None:
             continue

@@ -1,4 +1,4 @@
-"""Where that stands of which a translation speaks: each diagnostic has a file, a line, a column."""
+"""The places of a translation's diagnostics: each has a file, a line and a column."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -14,9 +14,9 @@ from tunec.schemas.source import COMMAND_LINE, Span, start_of
 def placed(
     found: Iterable[Diagnostic], sources: Sources, asked: Sequence[Asked]
 ) -> Iterator[Diagnostic]:
-    """Diagnostics of slots, and of keys of new files, at the lines that were read for them.
+    """Diagnostics about slots and keys of new files, at the lines that were read for them.
 
-    What no line says is placed in the file that would say it, or else in the first.
+    If no line sets them, the place is the file that could, or else the first one.
     """
     keys = _slots_by_key(asked)
     for each in found:
@@ -46,7 +46,7 @@ def _at_a_line(label: Label, keys: Mapping[str, Sequence[str]], sources: Sources
 
 
 def _start(slots: Sequence[str], sources: Sources) -> Span:
-    """The start of the file that would say some slots, or of the first that was read."""
+    """The start of the file that could set some slots, or of the first one."""
     files = [each for each in sources.run.documents if each.name in sources.texts]
     saying = (each for each in files if _has_row(each, slots))
     document = next(saying, files[0] if files else None)

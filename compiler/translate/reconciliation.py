@@ -1,4 +1,4 @@
-"""A spec that decides what was read: its fields first, then pins for what they leave different."""
+"""A spec that decides what was read: by its fields, then by pins for remaining differences."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from posixpath import normpath
@@ -21,7 +21,7 @@ _LEADING: Final = (
     *("zero.stage", "zero.offload_optimizer", "zero.offload_param", "fsdp.version"),
     *("fsdp.sharding", "activation_checkpointing.mode", "batch.global", "batch.micro"),
 )
-"""Slots that others follow from: told first, so that these need no word of their own."""
+"""Slots on which others depend: these are set first, so that the others need no pin."""
 _IN_ORDER: Final = (*_LEADING, *(slot for slot in SLOTS if slot not in _LEADING))
 _FOLLOWING: Final = frozenset(
     {
@@ -30,20 +30,20 @@ _FOLLOWING: Final = frozenset(
         *("adapter.trainable_parameters", "runtime.extra"),
     }
 )
-"""Slots that go with the model and the hardware, which the spec names."""
+"""Slots that follow from the model and the hardware, which the spec names."""
 _SCRIPT: Final = "launch.script"
 _PATHS: Final = ("data.train", "data.evaluation")
-"""Slots that a plan has without `./` at their beginning."""
+"""Slots whose paths lose a leading `./` in a plan."""
 _UNREACHED: Final = object()
 
 
 class Candidate(Struct, frozen=True):
-    """A spec in the making."""
+    """A spec under construction."""
 
     base: Mapping[tuple[str, ...], Any]
-    """What no slot stands for: version, model, hardware, targets."""
+    """Fields without a slot: version, model, hardware, targets."""
     open: tuple[Intent, ...]
-    """Fields that could still be told."""
+    """Fields that may still be set."""
     stated: tuple[Intent, ...] = ()
     pins: Mapping[str, Any] = field(default_factory=dict)
 
@@ -57,11 +57,11 @@ class Candidate(Struct, frozen=True):
         return {**tree(self.fields()), **({"pin": pins} if pins else {})}
 
     def on(self, base: Mapping[tuple[str, ...], Any]) -> "Candidate":
-        """The spec with other fields that no slot stands for."""
+        """The spec with other fields without a slot."""
         return replace(self, base=base)
 
     def saying(self, slot: str, value: Any) -> "Candidate":
-        """The spec with another word for a slot: a field that can express it, else a pin."""
+        """The spec with a further slot set: by a field that can express it, else by a pin."""
         ways = tuple(each for each in self.open if slot in each.slots)
         if not ways:
             return replace(self, pins={**self.pins, slot: value})
@@ -70,21 +70,21 @@ class Candidate(Struct, frozen=True):
 
 
 class Settled(Struct, frozen=True):
-    """A spec with its plan, and what it cannot decide as it was read."""
+    """A spec with its plan, and the slots that it cannot decide as they were read."""
 
     candidate: Candidate
     planned: Planned
     unmet: Mapping[str, Any]
-    """Slots that are decided otherwise whatever the spec says, with the value decided."""
+    """Slots that are decided differently whatever the spec sets, with the decided value."""
 
     def without(self, slots: Iterable[str]) -> "Settled":
-        """The result with slots that the spec leaves to tunec, though they were read."""
+        """The result with slots that the spec leaves to tunec, although they were read."""
         left = {slot: _decided(self.planned, slot) for slot in slots}
         return replace(self, unmet={**self.unmet, **left})
 
 
 def beginning(base: Mapping[tuple[str, ...], Any], told: Iterable[Intent]) -> Candidate:
-    """The spec with what a person would say in any case."""
+    """The spec with the fields that a user would set in any case."""
     every = tuple(told)
     stated = tuple(each for each in every if each.is_told and each.path not in base)
     return Candidate(base, tuple(each for each in every if not each.is_told), stated)
@@ -99,10 +99,10 @@ def settled(
     *,
     wholly: bool,
 ) -> Settled:
-    """Tell and pin until the plan is what was read; `load` reads a spec given as data.
+    """Set fields and pins until the plan equals what was read; `load` reads a spec given as data.
 
-    `layout` are the slots of a layout that are pinned where none was found. `wholly` pins them also
-    where tunec decides the same: for a spec whose model or hardware is still to be filled in.
+    `layout` are the slots of a layout that are pinned if none was found. `wholly` pins them even if
+    tunec decides the same: for a spec whose model or hardware is still missing.
     """
     while True:
         planned = plan(load(candidate.data()), asked, repairing=False)
@@ -115,9 +115,9 @@ def settled(
 
 
 def refused_slots(found: Settled, asked: Sequence[Asked], usual: Iterable[str]) -> tuple[str, ...]:
-    """The pins of a spec that make an error each by themselves.
+    """The pins of a spec that cause an error by themselves.
 
-    Where there are none and no layout fits: what the layout has as usual, which was not requested.
+    If there are none and no layout fits: default slots of the layout, which were not requested.
     """
     every = written(found.planned, asked).diagnostics
     errors = [each for each in every if each.severity == "error"]
@@ -134,7 +134,7 @@ _NONE_FITS: Final = ("E0701", "E0702")
 def _differing(
     candidate: Candidate, known: Values, planned: Planned, asked: Sequence[Asked]
 ) -> Iterator[str]:
-    """Slots that the spec leaves other than they were read, those first that others follow from."""
+    """Slots that the spec decides differently, those first on which others depend."""
     for slot in _IN_ORDER if planned.loaded.spec is not None else ():
         if slot not in known or slot in candidate.pins or slot in _FOLLOWING:
             continue
@@ -159,9 +159,9 @@ def _unmet(known: Values, planned: Planned, asked: Sequence[Asked]) -> dict[str,
 
 
 def _is_met(planned: Planned, slot: str, value: Any, asked: Sequence[Asked]) -> bool:
-    """Whether a slot is decided as it was read, or not decided at all for want of a plan.
+    """Whether a slot is decided as it was read, or there is no plan that decides it.
 
-    Where the plan leaves it to the targets, their files decide.
+    If the plan leaves it to the targets, their files decide.
     """
     found = _decided(planned, slot)
     if found in (value, _UNREACHED) or (slot in _PATHS and found == normpath(str(value))):
@@ -172,7 +172,7 @@ def _is_met(planned: Planned, slot: str, value: Any, asked: Sequence[Asked]) -> 
 
 
 def _decided(planned: Planned, slot: str) -> Any:
-    """The value that the passes came to, also where a later one found nothing."""
+    """The value that the passes decided, even if a later one failed."""
     if planned.plan is not None:
         return planned.plan[slot]
     winner = planned.ledger.winner(slot)
@@ -180,7 +180,7 @@ def _decided(planned: Planned, slot: str) -> Any:
 
 
 def _as_written(planned: Planned, slot: str, asked: Sequence[Asked]) -> list[Any]:
-    """What the files of the asked targets say of a slot."""
+    """The values of a slot in the files of the requested targets."""
     if planned.plan is None or planned.facts is None:
         return []
     found = list[Any]()

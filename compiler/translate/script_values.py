@@ -1,4 +1,4 @@
-"""What scripts leave open: values known only by running them, and programs of which no table is."""
+"""Values that are only known when a script runs, and programs without a table."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -22,11 +22,11 @@ _WITHOUT_PLAN: Final[Mapping[str, tuple[str, str, str]]] = {
         "write a spec with `objective: grpo` for `trl`, `ms-swift` or `verl`",
     ),
 }
-"""Kinds of flags that rules read and no slots stand for: program, reason, what to do instead."""
+"""Kinds of flags that rules check and no slots express: program, reason, and alternative."""
 
 
 def without_plan(documents: Iterable[Document]) -> Iterator[Diagnostic]:
-    """A fault for each command of a program whose run no slots say."""
+    """A fault for each command of a program that has no plan."""
     for document in documents:
         if document.kind in _WITHOUT_PLAN:
             program, reason, instead = _WITHOUT_PLAN[document.kind]
@@ -42,9 +42,9 @@ def without_plan(documents: Iterable[Document]) -> Iterator[Diagnostic]:
 
 
 def unsettled(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
-    """A fault for each value that only a run would tell, unless its slots are given.
+    """A fault for each value that only a run would show, unless its slots are given.
 
-    What no call of a Python script gives is one fault together.
+    Settings without a call in a Python script are one fault together.
     """
     for document in run.documents:
         absent = unwritten(document)
@@ -67,7 +67,7 @@ def unsettled(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
 
 
 def _not_given(document: Document, keys: Iterable[str], ledger: Ledger) -> tuple[str, ...]:
-    """The slots of keys that the command line does not say."""
+    """The slots of keys that the command line does not set."""
     slots = dict.fromkeys(slot for key in keys for slot in slots_of(document, key))
     return tuple(slot for slot in slots if not is_given(ledger, slot))
 
@@ -79,12 +79,12 @@ def _settings(slots: Iterable[str]) -> str:
 def not_understood(
     message: str, labels: tuple[Label, ...], help: str, notes: tuple[str, ...] = ()
 ) -> Diagnostic:
-    """Something that was read, and that a translation would drop."""
+    """The fault for a setting that a translation would drop."""
     return Diagnostic("E0908", "error", message, labels, notes, help=help)
 
 
 def slots_of(document: Document, key: str) -> Iterator[str]:
-    """The slots that rows of a document's file say by a key, as it is called or where it stands."""
+    """The slots that rows of a document's file express by a key, given by its name or its path."""
     names = {key, *(name for name, path in document.paths.items() if path == key)}
     for entry in document.file.entries if document.file else ():
         if not names.isdisjoint(entry.keys):
@@ -92,6 +92,6 @@ def slots_of(document: Document, key: str) -> Iterator[str]:
 
 
 def is_given(ledger: Ledger, slot: str) -> bool:
-    """Whether the command line says a slot."""
+    """Whether the command line sets a slot."""
     winner = ledger.winner(slot)
     return winner is not None and winner.rank == Rank.PIN

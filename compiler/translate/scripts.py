@@ -1,7 +1,7 @@
-"""Scripts that only their own target can read: a trainer's command line, an older env file.
+"""Scripts that only their own target can parse: a trainer's command line, an older env file.
 
 `tunec lint` reads a script's launcher and flags by their names. A target whose file is a script has
-a parser of its own for it, which knows the flags of its one program.
+its own parser for it, which knows the flags of its one program.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,13 +19,13 @@ from tunec.schemas.source import Span
 
 _FLAGS: Final = "flags"
 _ANYBODYS: Final = ("launch", "launchers")
-"""Tables of launch scripts, whatever they start."""
+"""Tables of launch scripts, for any program."""
 
 
 def with_own_scripts(
     documents: Iterable[Document], targets: Mapping[str, Target], readers: Iterable[str]
 ) -> tuple[Document, ...]:
-    """The documents, those of a script being its own target's where there is one."""
+    """The documents, with scripts read by their own target if there is one."""
     every = tuple(documents)
     texts = {each.name: each.text for each in every if each.format == "shell"}
     first = [targets[name] for name in readers if name in targets]
@@ -41,7 +41,7 @@ def with_own_scripts(
 
 
 def _own(table: Target, documents: tuple[Document, ...], text: str) -> tuple[Document, ...]:
-    """What a script says by the files of one target."""
+    """The documents of a script as files of one target."""
     read = ((file, _parsed(table, file, text)) for file in table.files)
     return tuple(
         _document(table, file, values, documents) for file, values in read if values is not None
@@ -61,7 +61,7 @@ def _parsed(table: Target, file: File, text: str) -> Mapping[str, Any] | None:
 
 
 def _has_keys_of(table: Target, file: File, values: Mapping[str, Any]) -> bool:
-    """Whether most of the flags are those of the file's program: programs share some names."""
+    """Whether most flags are those of the file's program, as programs share some names."""
     every = found_plain(values).items()
     flags = {key: each.value for key, each in every if key.startswith(f"{_FLAGS}.")}
     given = [key for key, each in flags.items() if not isinstance(each, Mapping)]
@@ -71,7 +71,7 @@ def _has_keys_of(table: Target, file: File, values: Mapping[str, Any]) -> bool:
 
 
 def _flags_of(table: Target, file: File) -> Iterator[str]:
-    """The flags that the program's own schema has, by dotted path, in the newest release."""
+    """The flags in the program's own schema of the newest release, by dotted path."""
     if file.block is not None:
         name, schema_of = file.block
         path = schema_of(table.dialect(table.release(table.latest)))
@@ -90,7 +90,7 @@ def _leaves(path: str, field: Mapping[str, Any]) -> Iterator[str]:
 def _document(
     table: Target, file: File, values: Mapping[str, Any], documents: tuple[Document, ...]
 ) -> Document:
-    """The parsed values with the places of the same words, nobody's flags among them."""
+    """The parsed values with the places of the same words, unknown flags included."""
     parts, _ = parse_text(documents[0].name, documents[0].text)
     known = {key: node for each in parts for key, node in (each.root.fields or {}).items()}
     known |= {path: each.node for one in documents for path, each in one.found.items()}
@@ -113,7 +113,7 @@ def _document(
 def _node(
     value: Any, path: str, known: Mapping[str, Node], around: Node, unknown: frozenset[str]
 ) -> Node:
-    """Parsed data as a tree: each value where its key stands, or where what holds it does."""
+    """Parsed data as a tree: each value at the place of its key, or of its parent."""
     here = known.get(path) or known.get(path.removeprefix(f"{_FLAGS}.")) or around
     span = Span(*_place(here))
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The files that are translated: one ledger of what they say, and everything wrong with them."""
+"""The files that are translated: one ledger of what they set, and all errors in them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -33,31 +33,31 @@ _TRL: Final = "trl"
 
 
 class Sources(Struct, frozen=True):
-    """What files say together."""
+    """What files set together."""
 
     run: LintContext
     ledger: Ledger
     known: Partial
-    """The value that holds of each slot that is known."""
+    """The effective value of each known slot."""
     disputed: Mapping[str, tuple[Definition, ...]]
-    """Slots that no file says, and of which consumers' defaults differ."""
+    """Slots that no file sets, and whose defaults differ between consumers."""
     reads: tuple[Read, ...]
-    """Every key of the files that holds no others, and what rows make of it."""
+    """Every leaf key of the files, with its outcome."""
     diagnostics: tuple[Diagnostic, ...]
     idle: frozenset[str] = frozenset()
-    """Slots of which the files hold only keys that have no effect in their run."""
+    """Slots that the files set only by keys without effect in their run."""
     phrased: frozenset[tuple[str, str]] = frozenset()
-    """Keys of which phrases make a slot, each with the name of its document."""
+    """Keys that phrases turn into a slot, each with the name of its document."""
     texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def leftovers(self) -> tuple[Read, ...]:
-        """Keys that no slot stands for."""
+        """Keys without a slot."""
         return tuple(each for each in self.reads if each.is_left)
 
     @property
     def programs(self) -> frozenset[str]:
-        """The targets among the readers that are one program, started by a script of its own."""
+        """The targets among the readers that are one program, started by its own script."""
         tables = (each.target for each in self.run.documents if each.target is not None)
         return frozenset(
             table.name
@@ -66,30 +66,30 @@ class Sources(Struct, frozen=True):
         )
 
     def is_phrase(self, place: Place) -> bool:
-        """Whether a key says a slot in a word of its own (`all` linear layers)."""
+        """Whether a key expresses a slot by a phrase (`all` linear layers)."""
         return (place.document.name, place.path) in self.phrased
 
     def is_written(self, slot: str) -> bool:
-        """Whether a file or the command line says the slot."""
+        """Whether a file or the command line sets the slot."""
         winner = self.ledger.winner(slot)
         return winner is not None and winner.rank >= Rank.OBSERVED
 
     def is_given(self, slot: str) -> bool:
-        """Whether the command line says the slot."""
+        """Whether the command line sets the slot."""
         return is_given(self.ledger, slot)
 
     def label(self, slot: str) -> Label:
-        """Where a slot is written; for what no file says, the slot alone."""
+        """The place that sets a slot; without one, the slot's name."""
         return _label(self.run, slot, self.ledger.winner(slot))
 
 
 def sources_of(
     reading: Reading, run: LintContext, given: Iterable[Definition], *, in_words: bool = False
 ) -> Sources:
-    """Join documents, what is given beside them, and what follows from both, to one ledger.
+    """One ledger of documents, given slots, and what follows from both.
 
-    `given` wins over what files say. `in_words`: a slot may hold what a phrase says of it, as
-    `all-linear`, where the new files take that word.
+    `given` overrides what files set. `in_words`: a slot may hold a phrase's value, such as
+    `all-linear`, if the new files accept it.
     """
     examples = tuple(of_examples(run))
     documents = documents_of(without_their_scripts(reading.documents), run)
@@ -128,7 +128,7 @@ def sources_of(
 
 
 def _phrased(run: LintContext) -> tuple[tuple[Definition, ...], frozenset[tuple[str, str]]]:
-    """What phrases say of slots, and their keys, each with the name of its document."""
+    """The slots that phrases express, and their keys, each with the name of its document."""
     said, keys = list[Definition](), set[tuple[str, str]]()
     for document in run.documents:
         for phrase, words in phrases_in(document):
@@ -147,7 +147,7 @@ _WRITING: Final = ("causal-lm", "vision-language")
 def _by_phrase(
     document: Document, phrase: Phrase, slot: str, value: Any, there: Sequence[str]
 ) -> Definition:
-    """What a phrase says of a slot by its keys; without them, its program does so by default."""
+    """The definition of a slot by a phrase's keys; without keys, it is its program's default."""
     if there:
         span, reason = document.flat[there[0]].span, f"set by {', '.join(there)}"
         return Definition(slot, value, Rank.OBSERVED, document.name, reason, span=span)
@@ -157,10 +157,10 @@ def _by_phrase(
 
 
 def _of_dialects(run: LintContext) -> Iterator[Definition]:
-    """What files of a dialect leave to its program, and the new ones have to say.
+    """Slots that a dialect's files leave to its program, and the new files must set.
 
-    A length of a sample that files say holds what images take of it, unless a sample is a picture.
-    A dialect's settings of FSDP are the trainer's, and not the launcher's.
+    The length of a sample includes the tokens of its images, unless a sample is an image. A
+    dialect's settings of FSDP are the trainer's, not the launcher's.
     """
     by_dialect = is_dialect(run) and not any(map(_is_of_pictures, run.documents))
     if by_dialect or any(map(_says_length, run.documents)):
@@ -177,26 +177,26 @@ def _of_dialects(run: LintContext) -> Iterator[Definition]:
 
 
 def _says_length(document: Document) -> bool:
-    """Whether a file says how long a sample of text is at most."""
+    """Whether a file sets the maximum length of a text sample."""
     rows = () if document.file is None else document.file.entries
     keys = (key for row in rows if "data.sequence" in row.slots for key in row.keys)
     return any(key in document.flat for key in keys)
 
 
 def _is_of_pictures(document: Document) -> bool:
-    """Whether a program trains denoisers alone."""
+    """Whether a program only trains denoisers."""
     kinds = document.target.cannot.get(_KIND) if document.target is not None else None
     return kinds is not None and kinds.harmless == ("diffusion",)
 
 
 def _heeded(read: Read, idle: frozenset[str]) -> Read:
-    """The key, where its slots have no effect as one that has none."""
+    """The key, marked as idle if its slots have no effect."""
     is_idle = bool(read.slots) and idle.issuperset(read.slots)
     return replace(read, fate="idle") if is_idle else read
 
 
 def _known(ledger: Ledger, possible: Mapping[str, tuple[Any, ...]]) -> Partial:
-    """The values that hold, of slots that are not disputed."""
+    """The effective values, without disputed slots."""
     disputed = dict(_disputed(ledger))
     values = {each.slot: each.value for each in ledger.winners() if each.slot not in disputed}
     return Partial(values, possible)
@@ -205,9 +205,9 @@ def _known(ledger: Ledger, possible: Mapping[str, tuple[Any, ...]]) -> Partial:
 def _of_effect(
     rows: Sequence[tuple[Entry | None, Definition]], known: Partial
 ) -> list[tuple[Entry | None, Definition]]:
-    """The rows, without keys of no effect where another key of the run says the slot.
+    """The rows, without ineffective keys if another key of the run sets the slot.
 
-    DeepSpeed casts the module itself, also where the trainer's own file does not know that it runs.
+    DeepSpeed casts the module itself, even if the trainer's own file does not mention it.
     """
     idle = _idle(rows, known)
     casts = known.values.get("parallel.engine") == "deepspeed"
@@ -230,7 +230,7 @@ def _idle(rows: Iterable[tuple[Entry | None, Definition]], known: Partial) -> fr
 
 
 def _has_effect(entry: Entry | None, known: Partial) -> bool:
-    """Whether a row matters in a run; where that is open, and where it is only read, it may."""
+    """Whether a row applies to a run; true if that is undecided, or it is only read."""
     try:
         return entry is None or entry.when is in_no_plan or known.ask(entry.when)
     except (Unsaid, *WRONG_SHAPE):
@@ -241,9 +241,9 @@ def _has_effect(entry: Entry | None, known: Partial) -> bool:
 
 
 def _released(run: LintContext) -> Environment:
-    """The environment with the newest release of each program that reads a file, unless named.
+    """The environment with the newest release of each program that reads a file, unless given.
 
-    A configuration of DeepSpeed is handed on by the program that reads the other files.
+    A configuration of DeepSpeed is passed on by the program that reads the other files.
     """
     newest: dict[str, str] = {}
     handed_on = [each for each in run.documents if each.kind == "deepspeed"]
@@ -254,7 +254,7 @@ def _released(run: LintContext) -> Environment:
 
 
 def _is_trls(definition: Definition) -> bool:
-    """Whether it is TRL's default, which the flags of another program do not have."""
+    """Whether it is TRL's default, which other programs' flags do not have."""
     return definition.rank == Rank.CONSUMER and definition.author == _TRL
 
 
@@ -265,7 +265,7 @@ def _ledger(
     *,
     reads_deepspeed: bool,
 ) -> tuple[Ledger, Mapping[str, tuple[Any, ...]]]:
-    """What is written and follows, then the defaults of rows that matter, and what follows."""
+    """Written and derived slots, then the defaults of applicable rows, and their consequences."""
     written = tuple(each for _, each in rows if each.rank != Rank.CONSUMER)
     defaults = [row for row in rows if row[1].rank == Rank.CONSUMER]
     said = Ledger().add((*written, *beside))
@@ -278,16 +278,17 @@ def _ledger(
 
 
 def _surroundings(run: LintContext) -> Iterator[Definition]:
-    """The processes that --world-size or the hardware say."""
+    """The number of processes by --world-size or the hardware."""
     world = run.slot("parallel.world")
     every = run.definitions("parallel.world") if world is not None else ()
     yield from (each for each in every if each.author in ("command line", "hardware"))
 
 
 def _facts(run: LintContext) -> Iterator[Definition]:
-    """What model and hardware are, where they are named or known by name.
+    """Facts of model and hardware, if they are given or known by name.
 
-    What files say of the weights stays: a model that is named beside them tells what they are like.
+    The weights stay as files name them: a model given beside them only describes their
+    architecture.
     """
     model, cluster = run.model, run.environment.cluster
     if model is not None:
@@ -326,7 +327,7 @@ def _disputed(ledger: Ledger) -> Iterator[tuple[str, tuple[Definition, ...]]]:
 
 
 def _contradictions(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
-    """Two files that give one slot two values."""
+    """Two files set one slot to two values."""
     seen: set[str] = set()
     for one, other in ledger.contradictions():
         if one.rank == Rank.OBSERVED and one.slot not in seen:
@@ -342,7 +343,7 @@ def _contradictions(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
 
 
 def _breaches(run: LintContext, ledger: Ledger, known: Partial) -> Iterator[Diagnostic]:
-    """What the files say that cannot be together."""
+    """Settings of the files that exclude each other."""
     for each in INVARIANTS:
         written = [slot for slot in each.slots if _is_written(ledger, slot)]
         if written and not _holds(each, known):
@@ -357,7 +358,7 @@ def _breaches(run: LintContext, ledger: Ledger, known: Partial) -> Iterator[Diag
 
 
 def _holds(invariant: Invariant, known: Partial) -> bool:
-    """Whether an invariant holds, or cannot be told."""
+    """Whether an invariant holds, or is undecided."""
     if any(slot not in known.values for slot in invariant.slots):
         return True
     try:

@@ -1,4 +1,4 @@
-"""What is to be said of a spec that was made of files: beside its lines, below it, and of it."""
+"""The comments and diagnostics of a spec that was made from files."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
@@ -57,14 +57,14 @@ _PLACES: Final[Mapping[FieldPath, tuple[str, str, str]]] = {
     ),
     DATA: ("the training data", "a file, a directory or a data set name", "--set data.train=NAME"),
 }
-"""What may be missing, in words; what can be written there; what says it on the command line."""
+"""Fields that may be missing: their name, possible values, and the option that sets them."""
 
 
 # ── beside its lines and below it ────────────────────────────────────────────────────────────────
 
 
 def comments(sources: Sources, found: Settled, base: Foundation) -> dict[Path, str]:
-    """What stands beside lines: where a pin was read, and what can be written at an open place."""
+    """The comments beside lines: where a pin was read, and possible values of an open field."""
     read = {slot: _origin(sources.ledger.winner(slot)) for slot in found.candidate.pins}
     pins: dict[Path, str] = {("pin", slot): text for slot, text in read.items() if text}
     return {**pins, **{path: f"to fill in: {_PLACES[path][1]}" for path in base.missing}}
@@ -79,7 +79,7 @@ def _origin(winner: Definition | None) -> str | None:
 
 
 def footer(dropped: Sequence[Dropped]) -> str:
-    """The keys that the spec does not say, as a comment."""
+    """The keys that the spec does not express, as a comment."""
     if not dropped:
         return ""
     lines = (f"{_where(each)}  {each.place.path} {shown(each.place.value)}" for each in dropped)
@@ -92,7 +92,7 @@ def _where(each: Dropped) -> str:
 
 
 def lacking(base: Foundation) -> tuple[str, ...]:
-    """What no file gives and no plan can be made without, each with what gives it."""
+    """Missing fields without which no plan is possible, each with its option."""
     return tuple(
         f"no file gives {what}: use {option}"
         for what, _, option in (
@@ -105,7 +105,7 @@ def lacking(base: Foundation) -> tuple[str, ...]:
 
 
 def unsaid(text: str, name: str, base: Foundation) -> Iterator[Diagnostic]:
-    """An error at each place that is to be filled in."""
+    """An error at each field that must be filled in."""
     root, _ = parse(text, name, "yaml")
     if root is None:
         return
@@ -128,7 +128,7 @@ def findings(
     without: Collection[str],
     environment: Environment,
 ) -> Iterator[Diagnostic]:
-    """Everything that was read and that the spec does not say, and what was assumed."""
+    """Diagnostics about keys that the spec does not express, and about assumptions."""
     every = tuple(dropped)
     yield from (_dropped(each, sources) for each in every if each.is_harmless is None)
     yield from without_effect([(e.place, e.reason) for e in every if e.is_harmless])
@@ -141,7 +141,7 @@ def findings(
 
 
 def _dropped(each: Dropped, sources: Sources) -> Diagnostic:
-    """A key that stands for slots must be settled; any other one is told."""
+    """The diagnostic of a dropped key: an error if it has slots, else a warning."""
     at, value = each.place, shown(each.place.value)
     every = tuple(dict.fromkeys(slots_of(at.document, at.path)))
     slots = tuple(slot for slot in every if slot not in sources.known.values) or every
@@ -164,7 +164,7 @@ def _dropped(each: Dropped, sources: Sources) -> Diagnostic:
 
 
 def _foreign(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]:
-    """Dialects that another program will run, and what only their own makes of their words."""
+    """Notes about dialects that another program will run, and about meanings only their own has."""
     for document in sources.run.documents:
         if document.target is None:
             continue
@@ -184,7 +184,7 @@ def _foreign(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]
 
 
 def _unread(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]:
-    """Files that could not be read, and keys whose values only running a script would tell."""
+    """Files that could not be read, and keys whose values only a running script would show."""
     for each in sources.run.missing:
         if not is_named(each.place.path, without):
             found = not_understood(
@@ -222,11 +222,11 @@ _MEANT: Final = (
     *("data.sequence", "precision.compute", "batch.global", "optimizer.name"),
     *("optimizer.learning_rate", "schedule.kind", "schedule.epochs"),
 )
-"""What a person would say of a run; the rest may well be left to tunec."""
+"""Slots that a user would set; the others may be left to tunec."""
 
 
 def _left(sources: Sources, found: Settled) -> Iterator[Diagnostic]:
-    """What matters to a run and no file says, so that the spec leaves it to tunec."""
+    """A note about important slots that no file sets, so that tunec decides them."""
     said = {slot for each in found.candidate.stated for slot in each.slots}
     left = [slot for slot in _MEANT if slot not in (*said, *sources.known.values)]
     if sources.known.values.get("model.kind") == "diffusion" and "data.sequence" in left:

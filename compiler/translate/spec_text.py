@@ -1,4 +1,4 @@
-"""The text of a spec: short values on one line, comments beside them, places to fill in."""
+"""The text of a spec: short values on one line, comments beside them, fields to fill in."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, get_args
@@ -13,7 +13,7 @@ from tunec.schemas.spec import Spec
 _WIDTH: Final = 88
 _INDENT: Final = "  "
 _BLOCKS: Final = (("pin",),)
-"""Fields of which each entry has a line."""
+"""Fields with a line for each entry."""
 
 
 def spec_text(
@@ -21,7 +21,7 @@ def spec_text(
 ) -> str:
     """A spec as YAML in the order of its fields.
 
-    `comments` stand beside the field of a path, `empty` are the fields that are to be filled in.
+    `comments` stand beside the field of a path, `empty` are the fields that must be filled in.
     """
     return "".join(
         line
@@ -49,7 +49,7 @@ def _lines(
 
 
 def _is_block(path: Path, comments: Mapping[Path, str]) -> bool:
-    """Whether a mapping has a line for each entry: always, or for what is said beside one."""
+    """Whether a mapping has a line for each entry: always, or if an entry has a comment."""
     return path in _BLOCKS or any(each[:-1] == path for each in comments)
 
 
@@ -81,7 +81,7 @@ _Dumper.add_representer(str, _quoted)
 
 
 def _ordered(value: Any, shape: type[Shape] | None) -> Any:
-    """A mapping in the order in which its shape has the fields, and so within it."""
+    """A mapping in the order of its shape's fields, also within its values."""
     if not isinstance(value, Mapping) or shape is None:
         return value
     found: dict[str, Any] = {}

@@ -1,7 +1,6 @@
-"""What documents say of slots, and what their programs do unasked, in the run that they describe.
+"""The slots that documents set, with their programs' defaults in the run that they configure.
 
-A row that another engine or another method needs says nothing of this run: its default would be
-taken for what happens. So defaults count only where the row matters.
+A row for another engine or method does not apply to this run, so its defaults do not count.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +24,7 @@ def dialect_of(run: LintContext, target: Target) -> Dialect:
 
 
 def said_by(run: LintContext) -> Iterator[_Row]:
-    """Every definition by a document, with its row; None: several keys say it together."""
+    """Every definition by a document, with its row; None: several keys set it together."""
     for document in run.documents:
         if document.target is not None and document.file is not None:
             yield from _of(run, document, document.target, document.file.name)
@@ -44,7 +43,7 @@ def _of(run: LintContext, document: Document, target: Target, file: str) -> Iter
 
 
 def with_defaults(ledger: Ledger, rows: Iterable[_Row]) -> Ledger:
-    """The ledger with the defaults of the rows that matter, as far as that can be told."""
+    """The ledger with the defaults of applicable rows, as far as that is decided."""
     waiting = list(rows)
     while waiting:
         known = Partial({each.slot: each.value for each in ledger.winners()})
@@ -64,7 +63,7 @@ def _owner(row: _Row) -> tuple[int, str]:
 
 
 def _together(rows: Iterable[_Row]) -> Mapping[tuple[int, str], Mapping[str, Any]]:
-    """All that a program does where the keys of a row are absent, by row and author."""
+    """The defaults of a row whose keys are absent, by row and author."""
     found: dict[tuple[int, str], dict[str, Any]] = {}
     for row in rows:
         found.setdefault(_owner(row), {})[row[1].slot] = row[1].value
@@ -72,7 +71,7 @@ def _together(rows: Iterable[_Row]) -> Mapping[tuple[int, str], Mapping[str, Any
 
 
 def matters(entry: Entry | None, known: Partial, defaults: Mapping[str, Any]) -> bool:
-    """Whether a row matters in a run in which its defaults hold, where nothing else is known."""
+    """Whether a row applies to a run with these defaults for unknown slots."""
     if entry is None or entry.when is in_every_plan:
         return True
     try:

@@ -1,4 +1,4 @@
-"""to_spec: the files of one run as a spec, with everything that is to be settled by hand."""
+"""to_spec: the files of one run as a spec, with everything that the user must settle."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ _OPEN: Final = "it follows from the rest of the spec, which has no plan yet"
 
 
 class Asking(Struct, frozen=True):
-    """What a spec is wanted for."""
+    """The options for making a spec."""
 
     environment: Environment
     targets: Mapping[str, Target]
@@ -66,35 +66,35 @@ class Asking(Struct, frozen=True):
     resolve: Resolve
     beside: Beside = Beside()
     given: tuple[Definition, ...] = ()
-    """Slots that the command line says."""
+    """Slots that the command line sets."""
     without: frozenset[str] = frozenset()
-    """Keys of the files that may be left behind."""
+    """Keys of the files that may be left out."""
     output: Path | None = None
-    """Where the spec will lie, from where its paths count."""
+    """The path of the future spec, from which its paths count."""
     head: tuple[str, ...] = ()
-    """Comments at its top."""
+    """Comments at the top of the spec."""
 
     @property
     def name(self) -> str:
-        """What the spec is called where its lines are shown."""
+        """The name of the spec in diagnostics."""
         return "<spec>" if self.output is None else str(self.output)
 
     @property
     def allow_outside(self) -> bool:
-        """Whether files, and the spec, may name others outside of their project."""
+        """Whether files, and the spec, may name files outside of their project."""
         return self.environment.allow_outside
 
     @property
     def place(self) -> Path:
-        """The directory that its paths count from."""
+        """The directory from which its paths count."""
         return Path() if self.output is None else self.output.parent
 
     def load(self, data: Mapping[str, Any]) -> Loaded:
-        """A spec given as data, as it is read where this one will lie."""
+        """Load a spec given as data, as if it were at its future path."""
         return load_mapping(data, base=self.place, allow_outside=self.allow_outside)
 
     def load_text(self, text: str) -> Loaded:
-        """The spec as it will be read."""
+        """Load the spec from its text."""
         return load_text(
             text,
             self.name,
@@ -105,33 +105,33 @@ class Asking(Struct, frozen=True):
 
 
 class Specified(Struct, frozen=True):
-    """A spec for files, and everything that is to be said of it."""
+    """A spec for files, and its diagnostics."""
 
     text: str | None
-    """None: nothing could be read. With errors, places of it are to be settled by hand."""
+    """None: nothing could be read. If there are errors, the user must settle parts of it."""
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, str]
-    """Text of each file that was read, and of the spec, by the name that spans use."""
+    """The text of each file that was read, and of the spec, by the name that spans use."""
 
     @property
     def ok(self) -> bool:
-        """Whether the spec says the run that was read, and can be compiled."""
+        """Whether the spec expresses the run that was read, and can be compiled."""
         return not has_errors(self.diagnostics)
 
 
 class Decided(Struct, frozen=True):
-    """The run of some files, beside a spec that decides it."""
+    """The run of some files, with a spec that decides it."""
 
     sources: Sources
     asked: tuple[Asked, ...]
     base: Foundation
     settled: Settled
     keys: tuple[Carried | Dropped, ...]
-    """The keys that no slot stands for."""
+    """The keys without a slot."""
 
 
 def spec_of_files(paths: Sequence[Path], asking: Asking) -> Specified:
-    """Read the files of a run, with those that they refer to, and say them as a spec.
+    """Read the files of a run, with those that they refer to, and express them as a spec.
 
     Nothing is written to disk.
     """
@@ -147,7 +147,7 @@ def spec_of_files(paths: Sequence[Path], asking: Asking) -> Specified:
 
 
 def sources_of_files(paths: Sequence[Path], asking: Asking) -> Sources:
-    """What files say together with those that they refer to; it may be nothing."""
+    """What files set, together with those that they refer to; possibly nothing."""
     bundle = opened(paths, asking.known)
     paths = with_files(paths, bundle)
     reach = reach_of(paths, allow_outside=asking.allow_outside)
@@ -156,7 +156,7 @@ def sources_of_files(paths: Sequence[Path], asking: Asking) -> Sources:
 
 
 def decided(sources: Sources, asking: Asking) -> Decided:
-    """The run that files describe, planned; what is missing for that stands in for a while."""
+    """The run that files configure, planned with placeholders for missing fields."""
     bundle = opened((Path(each) for each in sources.texts), asking.known)
     known = seen_from(_known(sources, asking.known), bundle, asking.place)
     asked = _dialects(sources, asking)
@@ -175,7 +175,7 @@ def decided(sources: Sources, asking: Asking) -> Decided:
 
 
 def _sources(reading: Reading, asking: Asking) -> Sources:
-    """What files say; of the hardware only what they leave open, the number of processes."""
+    """What files set; the hardware only adds the number of processes if they leave it open."""
 
     def read(around: Environment) -> Sources:
         documents, missing, unread = reading.documents, reading.missing, reading.unread
@@ -188,7 +188,7 @@ def _sources(reading: Reading, asking: Asking) -> Sources:
 
 
 def _known(sources: Sources, targets: Mapping[str, Target]) -> Values:
-    """The slots that are known and not disputed, scripts naming files as a bundle does."""
+    """The known slots without disputes; scripts name files by their paths in a bundle."""
     values = dict(sources.known.values)
     for one, _ in sources.ledger.contradictions():
         if one.rank == Rank.OBSERVED:
@@ -209,9 +209,9 @@ def _read_only(sources: Sources) -> frozenset[str]:
 
 
 def _bundled(script: str, sources: Sources, targets: Mapping[str, Target]) -> str:
-    """The words of a command, those that name a file that was read by its place in a bundle.
+    """The words of a command, with the new paths of files that were read.
 
-    A script that was given flags is given the file that now holds the Trainer's, and the others.
+    A script that had flags gets the file that now holds the Trainer's, and the other flags.
     """
     names = targets_of(sources.run.documents, targets)
     found = new_places(sources.run.documents, (targets[name] for name in names))
@@ -230,7 +230,7 @@ def _dialects(sources: Sources, asking: Asking) -> tuple[Asked, ...]:
 
 
 def _versions(asked: Sequence[Asked], keys: Iterable[Carried | Dropped], asking: Asking) -> Fields:
-    """Targets with the releases that somebody named, other releases, and keys passed through."""
+    """Targets with the releases that the user gave, other releases, and keys passed through."""
     named = asking.environment.software
     cluster = asking.environment.cluster
     own = cluster.software if cluster is not None else {}
@@ -257,10 +257,10 @@ def _settled(
     asking: Asking,
     versions: Fields,
 ) -> Settled:
-    """The spec that decides known slots; `said` are these, and words of phrases.
+    """The spec that decides the known slots; `said` are these, and the values of phrases.
 
-    Where another program runs what a dialect says, what it has no word for gives way, and where
-    nothing fits, what was not asked for.
+    If another program runs a dialect's settings, those that it cannot express are given up, and if
+    nothing fits, those that were not requested.
     """
     known, words = said
     candidate = beginning({**versions, **base.measured()}, intents({**known, **words}))
@@ -278,9 +278,9 @@ def _settled(
 
 
 def _layout(sources: Sources, known: Values) -> tuple[str, ...]:
-    """The slots of the layout that files say, or leave to defaults where a search would not.
+    """The slots of the layout that files set, or whose default a search would not choose.
 
-    Where it is open which engine runs without sharding, two slots tell that it is none of these.
+    If the engine without sharding is undecided, two slots express that it is none of these.
     """
     engine = ("parallel.engine",) if "parallel.engine" in known else ("zero.stage", "fsdp.version")
     return tuple(
@@ -293,7 +293,7 @@ def _layout(sources: Sources, known: Values) -> tuple[str, ...]:
 
 
 def _is_usual(sources: Sources, slot: str) -> bool:
-    """Whether a slot is as the files' program has it unasked."""
+    """Whether a slot has the default of the files' program."""
     if not sources.is_written(slot):
         return True
     tables = (each.target for each in sources.run.documents if each.target is not None)
@@ -321,7 +321,7 @@ def _specified(
     asked: Sequence[Asked],
     asking: Asking,
 ) -> Specified:
-    """The text, with everything that is to be said of it."""
+    """The text with its diagnostics."""
     dropped = [each for each in lost if not is_named(each.place.path, asking.without)]
     measured = found.candidate.data()
     data = found.candidate.on({**found.candidate.base, **base.fields}).data()
@@ -339,13 +339,13 @@ def _specified(
 
 
 def _compiled(text: str, asked: Sequence[Asked], asking: Asking) -> tuple[Diagnostic, ...]:
-    """What keeps the spec from being compiled."""
+    """The errors that prevent the spec from being compiled."""
     found = compile_spec(asking.load_text(text), asked).diagnostics
     return tuple(each for each in found if each.severity == "error")
 
 
 def _faults(measured: Mapping[str, Any], text: str, asking: Asking) -> tuple[Diagnostic, ...]:
-    """What is wrong with an unfinished spec, wherever the places are that are open."""
+    """The errors of an unfinished spec, apart from its open fields."""
     found = (each for each in asking.load(measured).diagnostics if each.severity == "error")
     bare = (
         replace(each, labels=tuple(replace(label, span=None) for label in each.labels))

@@ -1,4 +1,4 @@
-"""translate: the files of one run in the words of other targets, or every reason why not."""
+"""translate: the files of one run as files of other targets, or all reasons why that fails."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,27 +43,27 @@ _COMMAND_LINE: Final = "command line"
 _OF_THE_MODEL: Final = (
     *("model.family", "model.kind", "model.parameters", "adapter.trainable_parameters"),
 )
-"""Slots that go with the model, whoever trains it."""
+"""Slots that follow from the model, whoever trains it."""
 
 
 class Ungiven(ValueError):
-    """A `SLOT=VALUE` that is none; the message says why."""
+    """An invalid `SLOT=VALUE`; the message gives the reason."""
 
 
 class Translated(Struct, frozen=True):
-    """The files of each target, and everything that is to be said of them."""
+    """The files of each target, and the diagnostics."""
 
     artifacts: Mapping[str, tuple[Artifact, ...]]
-    """By the target's name; none where there is an error."""
+    """The files by the target's name; none if there is an error."""
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Text of each file that was read, by the name that spans use."""
+    """The text of each file that was read, by the name that spans use."""
     accounts: tuple[Account, ...] = ()
-    """What became of each key of these files."""
+    """The outcome of each key of these files."""
 
     @property
     def ok(self) -> bool:
-        """Whether the files say the run that was read."""
+        """Whether the new files express the run that was read."""
         return not has_errors(self.diagnostics)
 
 
@@ -76,10 +76,10 @@ def translate_files(
     given: Iterable[Definition] = (),
     without: Iterable[str] = (),
 ) -> Translated:
-    """Read files, with those that they refer to, and write them for the asked targets.
+    """Read files, with those that they refer to, and write them for the requested targets.
 
-    `given` are slots that the command line says, `without` keys of the files that may be left
-    behind. Nothing is written to disk.
+    `given` are slots that the command line sets, `without` keys of the files that may be left out.
+    Nothing is written to disk.
     """
     surroundings = environment or Environment()
     reach = reach_of(paths, allow_outside=surroundings.allow_outside)
@@ -103,9 +103,10 @@ def translate_texts(
 
 
 def given_slots(words: Iterable[str]) -> tuple[Definition, ...]:
-    """What `SLOT=VALUE` words say; Ungiven for a word without a slot, or a value of another type.
+    """The definitions by `SLOT=VALUE` words.
 
-    Values are YAML: `batch.micro=2`, `adapter.targets=[q_proj, v_proj]`, `zero.nvme_path=null`.
+    Raises Ungiven for a word without a slot, or a value of another type. Values are YAML:
+    `batch.micro=2`, `adapter.targets=[q_proj, v_proj]`, `zero.nvme_path=null`.
     """
     return tuple(_given(word) for word in words)
 
@@ -131,7 +132,7 @@ def _given(word: str) -> Definition:
 
 
 def _typed(slot: str, value: Any) -> Any:
-    """YAML 1.1 has `1e-5` as text, no number of a slot that holds one; `a, b` is a list."""
+    """The value in the slot's type: YAML 1.1 reads `1e-5` as text; `a, b` is a list."""
     if SLOTS[slot].type == tuple[str, ...] and isinstance(value, str):
         return tuple(map(str.strip, value.split(",")))
     if isinstance(value, list):
@@ -187,7 +188,7 @@ def _name(path: str) -> str:
 
 
 def _has_engine_file(sources: Sources, asked: Sequence[Asked]) -> bool:
-    """Whether a file of DeepSpeed's was read, is named, or will be written."""
+    """Whether a file of DeepSpeed was read, is named, or will be written."""
     read = sources.run.documents
     kinds = {each.kind for each in read}
     kinds |= {kind_of(target, file) for target, _ in asked for file in target.files}
@@ -198,7 +199,7 @@ def _has_engine_file(sources: Sources, asked: Sequence[Asked]) -> bool:
 def _left_behind(
     sources: Sources, every: Iterable[Account], without: frozenset[str]
 ) -> Iterator[Diagnostic]:
-    """Keys of the files that none of the targets has, but those that may stay behind."""
+    """Errors for keys that no target has, except those that may be left out."""
     lost = dict(_lost(sources, every))
     yield from (fault for path, fault in lost.items() if not is_named(path, without))
     left = [*lost, *(each.path for each in every if each.outcome in ("harmless", "other"))]
@@ -212,7 +213,7 @@ def _left_behind(
 
 
 def _lost(sources: Sources, every: Iterable[Account]) -> Iterator[tuple[str, Diagnostic]]:
-    """What would be left behind, by key."""
+    """The errors for keys that would be lost, by key."""
     for each in every:
         place = each.read.place
         if each.outcome == "lost":
@@ -250,7 +251,7 @@ def _lost(sources: Sources, every: Iterable[Account]) -> Iterator[tuple[str, Dia
 
 
 def _settled(place: Place, sources: Sources) -> Iterator[str]:
-    """The slots of a key that nobody says, or, where all are said otherwise, all of them."""
+    """The unset slots of a key, or all of its slots if every one is set differently."""
     file, path = place.document.file, place.path
     known, every = sources.known, dict.fromkeys(slots_of(place.document, path))
     rows = [each for each in (file.entries if file else ()) if may_matter(each, known)]
@@ -271,20 +272,20 @@ def _why(account: Account, slots: Sequence[str]) -> Iterator[str]:
 
 
 def leaving(key: str) -> str:
-    """The option that leaves a key behind, for a shell; a key like an option is tied to it."""
+    """The option that leaves a key out, for a shell; a key that begins with a dash needs `=`."""
     word = shlex.quote(key)
     return f"--without={word}" if key.startswith("-") else f"--without {word}"
 
 
 def is_named(path: str, names: Iterable[str]) -> bool:
-    """Whether a key, or what holds it, is among names."""
+    """Whether a key, or its parent, is among names."""
     return any(path == name or path.startswith(f"{name}.") for name in names)
 
 
 def _not_carried(
     sources: Sources, asked: Sequence[Asked], written: Mapping[str, Written]
 ) -> Iterator[Diagnostic]:
-    """What the files say and none of the targets can be told: other programs of the run are."""
+    """Slots that no target can express, except those of the run's other programs."""
     covered = frozenset(slot for each in written.values() for slot in each.covered)
     said = frozenset(slot for each in written.values() for slot in each.said)
     said |= covered & sources.idle
@@ -321,7 +322,7 @@ def _not_carried(
 
 
 def parts_only(sources: Sources, without: Iterable[str]) -> Iterator[Diagnostic]:
-    """What a dialect's own program alone makes of its words."""
+    """Warnings about meanings that only a dialect's own program knows."""
     for at, why in foreign(sources.run):
         slots = tuple(slots_of(at.document, at.path))
         if not is_named(at.path, without) and not any(map(sources.is_given, slots)):
@@ -338,7 +339,7 @@ def parts_only(sources: Sources, without: Iterable[str]) -> Iterator[Diagnostic]
 
 
 def _is_taken(target: Target, slot: str, value: Any) -> bool:
-    """Whether the target cannot do without the slot, does the same anyway, or reports it."""
+    """Whether the target requires the slot, does the same anyway, or reports it."""
     cannot = target.cannot.get(slot)
     if cannot is None:
         return slot in target.requires
@@ -347,7 +348,7 @@ def _is_taken(target: Target, slot: str, value: Any) -> bool:
 
 
 def assumed(sources: Sources, environment: Environment) -> Iterator[Diagnostic]:
-    """Versions that were not given: the defaults of a key that is absent are those of a release."""
+    """A note about assumed versions, which decide the defaults of absent keys."""
     packages = {
         each.target.package: each for each in reversed(sources.run.documents) if each.target
     }
@@ -364,7 +365,7 @@ def assumed(sources: Sources, environment: Environment) -> Iterator[Diagnostic]:
 
 
 def _objections(asked: Asked, written: Written, sources: Sources) -> Iterator[Diagnostic]:
-    """What rules find wrong with the new files; of what the old ones have too, they only warn."""
+    """Errors of rules about the new files; if the old files have them too, they are warnings."""
     target, version = asked
     named = sources.run.environment.software
     dialect = target.dialect(version, named)

@@ -1,4 +1,4 @@
-"""Files of which nothing was read, for which a translation has no words."""
+"""Files of which nothing was read, and that cannot be translated."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tunec.schemas.source import COMMAND_LINE, start_of
 
 
 def unread(reading: Reading) -> Iterator[Diagnostic]:
-    """Each file of an unknown kind; or that nothing was read at all, as of unknown scripts."""
+    """Errors for files of an unknown kind, or if nothing was read at all."""
     for file in reading.unread:
         keys = ", ".join(file.keys[:5]) or "none"
         yield not_understood(

@@ -1,4 +1,4 @@
-"""One target's files from what is known, or everything that keeps them from being written."""
+"""One target's files from the known slots, or all errors that prevent them."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ from tunec.compiler.translate.written_targets import is_dialect, new_places, wit
 from tunec.schemas.frozen import replace
 
 _STARTING: Final = "launch."
-"""Slots that the target itself decides: whoever asks for another launcher wants that one."""
+"""Prefix of slots that the target decides, as the user asks for its launcher."""
 _SCRIPT: Final = "launch.script"
 _ARGUMENTS: Final = "hf"
 """The kind of file of a trainer that the user's own script starts."""
@@ -39,29 +39,29 @@ _ENVIRONMENT: Final = "launch.environment"
 _STARTERS: Final = frozenset(
     {"NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "FORCE_TORCHRUN"}
 )
-"""Variables by which a program starts its processes itself, which the launcher does now: ms-swift
+"""Variables by which a program starts its processes itself, as the launcher does now: ms-swift
 4.6.0 cli/main.py `use_torchrun` would start them once more; llamafactory 0.9.5 launcher.py."""
 
 
 class Written(Struct, frozen=True):
-    """The files of one target, what is wrong with them, and what they say."""
+    """The files of one target, their errors, and the slots that they express."""
 
     artifacts: tuple[Artifact, ...]
     diagnostics: tuple[Diagnostic, ...]
     said: frozenset[str] = frozenset()
     covered: frozenset[str] = frozenset()
-    """Slots of which its files have rows, whether or not these matter in this run."""
+    """Slots with a row in its files, applicable or not."""
     kept: tuple[Kept, ...] = ()
-    """What its files hold of keys that no slot stands for."""
+    """The keys without a slot that its files contain."""
     keys: frozenset[tuple[str, str]] = frozenset()
     """The names of its files, each with its keys."""
 
 
 def program_of(asked: Sequence[Asked], sources: Sources, software: Mapping[str, str]) -> str | None:
-    """What starts the first trainer that is asked for, where a trainer's program was read.
+    """The command that starts the first requested trainer, if a trainer's program was read.
 
-    The user's own script that reads the trainer's file is given the new one. None: the command line
-    names a script, or no trainer's file was read. Empty: what starts is a script that nobody names.
+    A user's script that reads the trainer's file gets the new one. None: the command line names a
+    script, or no trainer's file was read. Empty: the script is unknown.
     """
     tables = (each.target for each in sources.run.documents if each.target is not None)
     read = {table.name for table in tables if table.entry or table.command}
@@ -79,7 +79,7 @@ def program_of(asked: Sequence[Asked], sources: Sources, software: Mapping[str, 
 
 
 def _started(asked: Asked, sources: Sources, software: Mapping[str, str]) -> str | None:
-    """What starts a trainer's own program; None where it has none, or that is not settled."""
+    """The command that starts a trainer's own program; None if it has none, or it is undecided."""
     target, version = asked
     entry, dialect = target.entry, target.dialect(version, software)
     if entry is None:
@@ -99,10 +99,10 @@ def write(
     is_alone: bool,
     program: str | None,
 ) -> Written:
-    """Write what is known in the words of a target, in memory.
+    """Write the known slots as files of a target, in memory.
 
-    `is_alone`: there is no file of DeepSpeed's that another one could name. `program`: what a
-    launcher starts instead of the program that was read, as `program_of` has it.
+    `is_alone`: there is no file of DeepSpeed that another one could name. `program`: what a
+    launcher starts instead of the program that was read, from `program_of`.
     """
     target, version = _alone(asked[0]) if is_alone else asked[0], asked[1]
     faults = tuple(unsupported(target, version, software))
@@ -139,12 +139,12 @@ def write(
 
 
 def _alone(target: Target) -> Target:
-    """The target, its files as they are where no other file is named."""
+    """The target with its files as they are if no other file is named."""
     return replace(target, files=tuple(file.alone or file for file in target.files))
 
 
 def _in_its_length(target: Target, known: Partial) -> Partial:
-    """What is known of images, for a dialect: the length that was read holds what they take."""
+    """The known slots with none for images, for a dialect: its length includes their tokens."""
     if not target.run_by or "data.images" in known.values:
         return known
     return Partial({**known.values, "data.images": 0, "data.image_tokens": 0}, known.possible)
@@ -153,7 +153,7 @@ def _in_its_length(target: Target, known: Partial) -> Partial:
 def _required(
     target: Target, sources: Sources, program: str | None
 ) -> tuple[Partial, tuple[Diagnostic, ...]]:
-    """What is known with what the target cannot do without, and where the two differ."""
+    """The known slots with those that the target requires, and errors where the two differ."""
     values, found = dict(sources.known.values), list[Diagnostic]()
     if program:
         values[_SCRIPT] = program
@@ -171,7 +171,7 @@ def _required(
 
 
 def _is_anothers(target: Target, sources: Sources) -> bool:
-    """Whether what was read is started by a script of its own, of another target."""
+    """Whether another target's own script starts the run that was read."""
     return bool(sources.programs - {target.name}) and not sources.is_given(_SCRIPT)
 
 

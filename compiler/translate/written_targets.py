@@ -1,4 +1,4 @@
-"""Whose files a spec compiles to so that it gives those that were read."""
+"""The targets to which a spec compiles so that it reproduces the files that were read."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.target import Target
 
 _OF_FLAGS: Final[Mapping[str, str]] = {"accelerate launch": "launch"}
-"""The target for flags of a launcher, which are read by a dialect of their own."""
+"""The target for flags of a launcher, whose dialect is separate."""
 
 _LAUNCH: Final = "launch"
 
@@ -18,7 +18,7 @@ _LAUNCH: Final = "launch"
 def new_places(
     documents: Iterable[Document], targets: Iterable[Target]
 ) -> tuple[tuple[Document, str], ...]:
-    """The documents that targets write anew, each with its place in a bundle."""
+    """The documents that targets write anew, each with its path in a bundle."""
     every = tuple(documents)
     return tuple(
         (each, f"{target.name}/{each.file.name}")
@@ -29,9 +29,9 @@ def new_places(
 
 
 def with_places(script: str, places: Iterable[tuple[Document, str]]) -> list[str]:
-    """The words of a command, those that name a file that was read by its new place.
+    """The words of a command, with the new paths of files that were read.
 
-    A script keeps its name: what it sets is written anew, and it is still what starts.
+    A script keeps its name: its settings are written anew, and it is still started.
     """
     told = ((each, place) for each, place in places if each.format != "python")
     found = {PurePath(each.name).name: place for each, place in told}
@@ -39,10 +39,10 @@ def with_places(script: str, places: Iterable[tuple[Document, str]]) -> list[str
 
 
 def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tuple[str, ...]:
-    """Those of the known targets that write what was read, or run what a dialect says.
+    """The known targets that write what was read, or run a dialect's settings.
 
-    A file that several targets write, as ds_config.json, is that of the trainer beside it. Trainers
-    come before what starts them.
+    A file that several targets write, such as ds_config.json, belongs to the trainer beside it.
+    Trainers precede what starts them.
     """
     files: dict[str, set[str]] = {}
     every = tuple(documents)
@@ -81,12 +81,12 @@ def own_loops(documents: Iterable[Document]) -> frozenset[str]:
 
 
 def runner(target: Target) -> str:
-    """The name of the target that runs what was read: another one where its own is not written."""
+    """The name of the target that runs what was read: another one if its own is only read."""
     return target.run_by if target.run_by and target.is_read_only else target.name
 
 
 def is_dialect(run: LintContext) -> bool:
-    """Whether another program is to run what was read."""
+    """Whether another program will run what was read."""
     return any(each.target is not None and each.target.run_by for each in run.documents)
 
 

@@ -83,7 +83,7 @@ def _class(name: str) -> Any:
 
 
 def _fields(cls: Any) -> Iterator[tuple[str, Schema]]:
-    """Name, type and default of each field; YAML 1.1 has `1e-8` as text, which becomes a number."""
+    """The name, type and default of each field; a number may be text, as `1e-8` in YAML 1.1."""
     hints = annotations_of(cls)
     for field in dataclasses.fields(cls):
         kind = json_type(hints[field.name]) or {}
