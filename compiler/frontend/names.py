@@ -140,13 +140,13 @@ def _config_file(name: str, tree: Node, at: Place, project: Project) -> Named:
 
 @cached(16)
 def _config(content: bytes, file: str, format: Format) -> tuple[Any, tuple[Diagnostic, ...]]:
-    """What a file holds, None where it has faults; a repair plans a hundred times with one."""
+    """The content of a file, None if it has faults; cached, as a repair reads it often."""
     node, faults = parse(content, file, format)
     return (plain(node) if node is not None and not faults else None), faults
 
 
 def _no_config(name: str, folder: Path, fault: Exception, tree: Node, at: Place) -> Diagnostic:
-    """A directory without a config; a diffusers pipeline has one in each of its parts."""
+    """The error for a directory without a config; in a diffusers pipeline each part has one."""
     parts = [part for part in ("transformer", "unet") if (folder / part / "config.json").is_file()]
     named = [f"`model: {shortened(name).rstrip('/')}/{part}`" for part in parts]
     return error(
@@ -317,7 +317,7 @@ def _items(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def check_targets(value: Any, tree: Node, known: Collection[str]) -> Iterator[Diagnostic]:
-    """Check `targets`: each is `name` or `name@version`; any name passes where none is known."""
+    """Check `targets`: each is `name` or `name@version`; any name passes if no target is known."""
     for at, each in enumerate(value if isinstance(value, list) else ()):
         if isinstance(each, str):
             yield from _check_target(each, tree, ("targets", at), known)

@@ -13,7 +13,7 @@ from tunec.schemas.source import Path, Span
 
 MAX_DEPTH: Final = 64
 MAX_NODES: Final = 100_000
-"""The most values in one document; each alias counts as all that it stands for."""
+"""The most values in one document; each alias counts as all values that it refers to."""
 MAX_DIGITS: Final = 40
 """Most digits of a whole number: products of several are still floats, and no program counts beyond
 64 bits."""
@@ -38,7 +38,7 @@ class Node(Struct, frozen=True):
     written: str | None = None
     """The text of an unquoted leaf as in the file."""
     is_inline_json: bool = False
-    """Whether it is part of a JSON text within the file, whose span it has: it cannot be edited."""
+    """Whether it is part of a JSON text in the file, whose span it has: it cannot be edited."""
 
     @property
     def is_leaf(self) -> bool:
@@ -54,7 +54,7 @@ class Node(Struct, frozen=True):
         return None
 
     def children(self) -> "Iterator[tuple[str | int, Node]]":
-        """Keys or indices with what they lead to, in the order of the document."""
+        """Keys or indices with their values, in the order of the document."""
         if self.fields is not None:
             yield from self.fields.items()
         elif self.items is not None:
@@ -78,12 +78,12 @@ def walk(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
 
 
 def spans(node: Node) -> dict[Path, Span]:
-    """Where the value of each path is written; an empty value's place is its key's."""
+    """The place of the value at each path; that of an empty value is its key."""
     return {path: place(each) for path, each in walk(node)}
 
 
 def place(node: Node) -> Span:
-    """Where a value is written; the key where the value is empty or fills several lines."""
+    """The place of a value; that of its key if the value is empty or spans several lines."""
     span = node.span
     empty = (span.line, span.column) == (span.end_line, span.end_column)
     if node.key_span is not None and (empty or (not node.is_leaf and span.line != span.end_line)):
@@ -92,7 +92,7 @@ def place(node: Node) -> Span:
 
 
 def descend(node: Node, path: Path) -> tuple[Node, Path]:
-    """The deepest node on the way along a path, and how far along it lies."""
+    """The deepest node on a path, and the part of the path that leads to it."""
     for depth, part in enumerate(path):
         child = node.child(part)
         if child is None:

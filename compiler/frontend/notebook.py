@@ -1,9 +1,9 @@
 """A Jupyter notebook to the scripts of its cells, each line with its place in the file.
 
-    read_notebook(text, file) -> (notebook, faults)
+read_notebook(text, file) -> (notebook, faults)
 
-The code cells are one Python script, since each goes on with the names of those before; what they
-give to the shell (`!command`, `%%bash`) is a shell script with lines at the same places. Nothing is
+The code cells are one Python script, since each continues with the names of those before; their
+shell commands (`!command`, `%%bash`) are a shell script with lines at the same places. Nothing is
 run. nbformat 5.10 v4/nbformat.v4.schema.json: cells with their type and source; IPython 9
 core/inputtransformer2.py and core/magics/script.py: `!`, `%`, `%%bash`.
 """
@@ -27,23 +27,23 @@ from tunec.schemas.caches import cached
 from tunec.schemas.source import Span, lines_of
 
 _UNREAD: Final = re.compile(r'"(?:outputs|attachments|widgets)"\s*:\s*(?=[\[{])')
-"""Pictures and other results; within a text of JSON quotes are escaped, so this is a key."""
+"""Images and other results; JSON escapes quotes within a text, so this is always a key."""
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|u[0-9a-fA-F]{4}|.)", re.DOTALL
 )
-"""One character: a pair of surrogates is one, too."""
+"""One character, which may be a pair of surrogates."""
 _CELL: Final = re.compile(r"%%(?P<magic>[\w!]+)")
 _SHELLS: Final = ("bash", "sh", "script", "!", "sx", "system")
 _OF_PYTHON: Final = ("capture", "time", "timeit", "prun", "python", "python3", "px")
-"""Magics of a whole cell that run it as Python; what others hold is another language."""
+"""Magics of a whole cell that run it as Python; cells of others are another language."""
 _SHELL: Final = re.compile(r"\s*(?:!!?|%(?:sx|system)\s|%(?=(?:pip|conda|uv)\s))")
 _ASSIGNED: Final = re.compile(r"(?P<names>\s*[\w, ]+=)\s*(?:!|%[a-z])")
 _MAGIC: Final = re.compile(
     r"\s*(?:%[a-zA-Z]|\?)|[^#]*\w\?\??\s*\Z"
     r"|(?:cd|ls|ll|cat|cp|mv|rm|mkdir|rmdir|less|man|more|pip|conda)(?:\s+[^\s=(\[.].*|\s+\.{1,2}(?:/.*)?|\s*)\Z"
 )
-"""`%matplotlib inline`, `?name`, `name?`, and not a remark that asks something; and what IPython
-takes for a magic without its sign (core/prefilter.py `AutoMagicChecker`)."""
+"""`%matplotlib inline`, `?name`, `name?`, but not a comment that asks something; and lines that
+IPython reads as a magic without its sign (core/prefilter.py `AutoMagicChecker`)."""
 
 
 class Line(Struct, frozen=True):
@@ -51,15 +51,15 @@ class Line(Struct, frozen=True):
 
     text: str
     places: tuple[tuple[int, int], ...]
-    """Line and column in the file of each character, and where the last one ends."""
+    """Line and column in the file of each character, and of the end of the last one."""
     cell: int
-    """Which cell it is of, from 1, counting those of all types."""
+    """The cell's number from 1, counting cells of all types."""
     number: int
-    """Which line of the cell, from 1."""
+    """The line's number in the cell, from 1."""
 
 
 class CellLines(Origin, frozen=True):
-    """The origin of a script that lies in the cells of a notebook."""
+    """The origin of a script in the cells of a notebook."""
 
     lines: tuple[Line, ...] = ()
 
@@ -81,9 +81,9 @@ class Notebook(Struct, frozen=True):
     origin: CellLines
     python: str
     shell: str
-    """As many lines as the other, each at the same place."""
+    """As many lines as the Python script, each at the same place."""
     cells: tuple[tuple[int, int], ...] = ()
-    """The first line of each code cell in the script, and behind its last."""
+    """The first line of each code cell in the script, and the line after its last."""
 
 
 def is_notebook(name: str) -> bool:
@@ -93,7 +93,7 @@ def is_notebook(name: str) -> bool:
 
 @cached(8)
 def read_notebook(text: str, file: str) -> tuple[Notebook | None, tuple[Diagnostic, ...]]:
-    """The scripts of a notebook, or the faults for which it cannot be read."""
+    """The scripts of a notebook, or the faults that make it unreadable."""
     written = _written(text)
     root, faults = parse(written.text, file, "json")
     if root is None or faults:
@@ -117,11 +117,12 @@ def place_in(text: str, span: Span) -> tuple[int, int] | None:
 
 
 class Written(Struct, frozen=True, dict=True):
-    """A notebook's text with 0 for each result; a line is where it was."""
+    """A notebook's text with 0 for each result; lines keep their numbers."""
 
     text: str
     cuts: Mapping[int, Sequence[tuple[int, int]]]
-    """By line: from which column on how many characters of the file are left out before."""
+    """By line: pairs of a column and the number of the file's characters that are removed before
+    it."""
 
     @cached_property
     def lines(self) -> Sequence[str]:
@@ -129,14 +130,14 @@ class Written(Struct, frozen=True, dict=True):
         return lines_of(self.text)
 
     def left_out(self, line: int, column: int) -> int:
-        """How many characters of a line are left out before a column."""
+        """The number of characters of a line that are removed before a column."""
         cuts = self.cuts.get(line, ())
         at = bisect_right(cuts, column, key=itemgetter(0))
         return cuts[at - 1][1] if at else 0
 
 
 def _written(text: str) -> Written:
-    """The text without results, or as it is where one cannot be parsed."""
+    """The text without results, or unchanged if one cannot be parsed."""
     kept, begin, decoder = list[str](), 0, JSONDecoder()
     line, column, cuts = 1, 1, defaultdict[int, list[tuple[int, int]]](list)
     for found in _UNREAD.finditer(text):
@@ -158,7 +159,7 @@ def _written(text: str) -> Written:
 
 
 def _column(text: str, column: int) -> int:
-    """The column behind a text that begins at one."""
+    """The column after a text that begins at a column."""
     _, broken, last = text.rpartition("\n")
     return len(last) + (1 if broken else column)
 
@@ -177,7 +178,7 @@ def _lines(root: Node, written: Written) -> Iterator[Line]:
 
 
 def _of_cell(leaves: Sequence[Node], written: Written, cell: int) -> Iterator[Line]:
-    """The lines that the texts of a cell hold; a line may come in several texts, and these in one.
+    """The lines in the texts of a cell, which are split over texts, or several in one.
 
     In the file a text of the cell has no line breaks: they are written as escapes.
     """
@@ -216,7 +217,7 @@ def _cells(lines: Sequence[Line]) -> Iterator[tuple[int, int]]:
 
 
 def _magic(lines: Sequence[Line]) -> Iterator[str]:
-    """For each line the magic of its cell, or nothing."""
+    """The magic of each line's cell, or an empty text."""
     magic = ""
     for each in lines:
         if each.number == 1:
@@ -240,7 +241,7 @@ def _python(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _nothing(text: str) -> str:
-    """A line that does nothing where it stands, so that a block of it alone is one."""
+    """A line without effect at the same place, so that a block of only such lines is valid."""
     indent = text[: len(text) - len(text.lstrip())]
     return f"{indent}pass" if indent else ""
 

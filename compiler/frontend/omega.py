@@ -1,7 +1,7 @@
-"""The one place that calls OmegaConf: it merges layers and resolves interpolations.
+"""The only module that calls OmegaConf: it merges layers and resolves interpolations.
 
-It is imported where there is something to compose. Nothing with a resolver reaches it: what is
-interpolated has been checked by `interpolation.py` before.
+OmegaConf is only imported if there is something to compose. No resolver reaches it:
+`interpolation.py` has checked the interpolations before.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from typing import Any, Final
 from tunec.compiler.frontend.layers import MISSING
 
 _MASK: Final = "\ue000"
-"""Stands for `$` while layers are merged: OmegaConf would follow `${...}` in the middle of it."""
+"""Replaces `$` while layers are merged, as OmegaConf would resolve `${...}` meanwhile."""
 
 
 def merge_values(layers: Sequence[Any]) -> Any:
-    """Merge plain mappings, later ones over earlier ones; interpolations are left as they are."""
+    """Merge plain mappings, later ones over earlier ones; interpolations stay unchanged."""
     from omegaconf import OmegaConf
 
     merged = OmegaConf.merge(*(OmegaConf.create(_masked(layer)) for layer in layers))
@@ -22,7 +22,7 @@ def merge_values(layers: Sequence[Any]) -> Any:
 
 
 def resolve_values(data: Any) -> Any:
-    """Replace every `${...}` of a plain mapping; raise ValueError where one cannot be followed."""
+    """Replace every `${...}` of a plain mapping. Raises ValueError if one cannot be resolved."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 

@@ -18,8 +18,8 @@ def parse(
 ) -> tuple[Node | None, tuple[Diagnostic, ...]]:
     """Read a document; never raises for any input.
 
-    Returns the tree, or None where nothing can be read on, and every fault found. `line` and
-    `column` say where in `file` the text begins.
+    Returns the tree, or None if nothing more can be read, and every fault found. `line` and
+    `column` are the place in `file` where the text begins.
     """
     origin = Origin(file, line, column)
     text, fault = decode(source, origin, bom_allowed=format != "json")

@@ -29,10 +29,10 @@ from tunec.schemas.units import NotAQuantity, parse_bytes, parse_count, parse_sh
 
 
 class Pins(Struct, frozen=True):
-    """The pins of a spec with typed values, and what is wrong with the others."""
+    """The pins of a spec with typed values, and the faults of the others."""
 
     values: Mapping[str, Any]
-    """By slot: the value, or `{value, reason}` where a reason was given."""
+    """By slot: the value, or `{value, reason}` if a reason is given."""
     faults: tuple[Diagnostic, ...]
 
 
@@ -64,17 +64,17 @@ _LIMITS: Final[Mapping[str, tuple[float, float | None]]] = {
     "schedule.evaluation_steps": (1, None),
     "schedule.keep_checkpoints": (1, None),
 }
-"""Least and greatest value; every other number is at least 0. ZeRO has the stages 0 to 3
-(arXiv 1910.02054); seeds are what `numpy.random.seed` takes; 2**127 is the largest power of two in
-fp32, which holds the loss scale; its floor must be above 0
+"""Least and greatest value; every other number is at least 0. ZeRO has the stages 0 to 3 (arXiv
+1910.02054); seeds are limited as in `numpy.random.seed`; 2**127 is the largest power of two in
+fp32, the dtype of the loss scale; its minimum must be above 0
 (deepspeed/runtime/precision_config.py, `DeepSpeedFP16Config`, 0.19.8)."""
 _LARGEST: Final = 2**63 - 1
 _CAPABILITY: Final = re.compile(r"\d{1,2}\.\d{1,2}", re.ASCII)
-"""A compute capability as NVIDIA writes it; devices of other makers have none."""
+"""A compute capability in NVIDIA's format; devices of other vendors have none."""
 
 
 def check_pins(data: Any, tree: Node, hidden: Iterable[Path] = ()) -> Pins:
-    """Check the `pin` mapping of a spec; what is not a mapping is for the shape to report."""
+    """Check the `pin` mapping of a spec; the shape reports a value that is no mapping."""
     if not isinstance(data, Mapping):
         return Pins({}, ())
     covered = frozenset(hidden)
@@ -153,7 +153,7 @@ def _ill_written(
 
 
 def _with_unit(slot: Slot, value: Any) -> Any:
-    """Numbers may be written as people write them: `5 GiB`, `200M`, `5%`."""
+    """A number with a unit: `5 GiB`, `200M`, `5%`."""
     kinds = alternatives(slot.type)
     if slot.unit == "bytes":
         return parse_bytes(value)

@@ -1,8 +1,8 @@
-"""The project of a file: the directory that the files which it names may not leave.
+"""The project of a file: the directory that the files which it names must not leave.
 
-A spec, or a config that is linted, may come from a stranger, and what is wrong with a file that it
-names is shown with its lines. What the command line itself names is read wherever it lies, unless
-somebody else wrote the command line (`confined`).
+A spec, or a config that is linted, may come from a stranger, and faults in a file that it names are
+shown with its lines. Files that the command line itself names are read anywhere, unless somebody
+else wrote the command line (`confined`).
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _MARKS: Final = (".git", "pyproject.toml")
 
 
 class Outside(Unreadable):
-    """A file that lies outside of the project, and is not read."""
+    """A file outside of the project, which is not read."""
 
     def __init__(self, root: Path) -> None:
         super().__init__("it lies outside the project")
@@ -36,7 +36,7 @@ _WITHIN: Final[ContextVar[Path | None]] = ContextVar("where files that are named
 
 @contextmanager
 def confined(root: Path) -> Iterator[None]:
-    """Let nothing that a command line names lead out of a directory, links followed, meanwhile."""
+    """Confine the paths of a command line to a directory, with links resolved."""
     token = _WITHIN.set(root.resolve())
     try:
         yield
@@ -45,21 +45,21 @@ def confined(root: Path) -> Iterator[None]:
 
 
 class Project(Struct, frozen=True):
-    """Where the paths of a file start from, and the directory that they may not leave."""
+    """The directory from which a file's paths start, and the one that they must not leave."""
 
     base: Path
     root: Path | None = None
     """None: they may lead anywhere."""
 
     def read(self, path: Path, named: Span) -> bytes:
-        """The bytes of a file that is named at some place; raise Outside, or Unreadable."""
+        """The bytes of a file that is named at some place. Raises Outside, or Unreadable."""
         root = None if named.file == COMMAND_LINE else self.root
         require_inside(path, _WITHIN.get() if root is None else root)
         return read_bytes(path)
 
 
 def require_inside(path: Path, root: Path | None) -> Path:
-    """Where a path leads, links followed; raise Outside if that is not below a given directory."""
+    """A path with links resolved. Raises Outside if it is not below a given directory."""
     try:
         full = path.resolve()
     except (OSError, ValueError, RuntimeError):
@@ -70,9 +70,9 @@ def require_inside(path: Path, root: Path | None) -> Path:
 
 
 def project_root(path: Path) -> Path:
-    """The directory that what a file names may not leave: the nearest one that is a project.
+    """The directory that a file's paths must not leave: the nearest one that is a project.
 
-    Without one, it is the working directory if the file lies below that, else the file's own.
+    Without one, it is the working directory if the file is below it, else the file's own.
     """
     for directory in path.parents:
         if any((directory / mark).exists() for mark in _MARKS):
@@ -82,7 +82,7 @@ def project_root(path: Path) -> Path:
 
 
 def lies_outside(name: str, fault: Outside, span: Span | None, at: Place = ()) -> Diagnostic:
-    """That a name leads out of the project."""
+    """The error that a name leads out of the project."""
     return error(
         "E0202",
         f"`{shortened(name)}` lies outside the project",

@@ -1,9 +1,9 @@
 """A Python file to the calls that configure something, each with its arguments as nodes.
 
-    read_calls(text, origin, is_wanted, given) -> (calls, fault)
+read_calls(text, origin, is_wanted, given) -> (calls, fault)
 
-The file is parsed, and never imported or run. A name stands for what it was imported as, so that a
-class of the same name from elsewhere is another one.
+The file is parsed, and never imported or run. A name is resolved by its import, so that a class of
+the same name from another module differs.
 """
 
 import ast
@@ -27,7 +27,7 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span, lines_of
 
 _MAGIC: Final = re.compile(r"(?m)^([ \t]*)[!%](?:\\\n|[^\n])*")
-"""A line for the shell or for IPython: a notebook that was saved as a script."""
+"""A line for the shell or for IPython, in a notebook that was saved as a script."""
 _COPIES: Final = ("dataclasses.replace", "copy.replace")
 _MOST_CALLERS: Final = 16
 _PRINT: Final = re.compile(r"call to '(?:print|exec)'")
@@ -37,33 +37,33 @@ class Call(Struct, frozen=True, eq=False):
     """One call of something that was imported."""
 
     origin: str
-    """What is called, by its imports: `transformers.AutoModelForCausalLM.from_pretrained`."""
+    """The called name by its imports: `transformers.AutoModelForCausalLM.from_pretrained`."""
     site: Site
     span: Span
-    """Where the call is written, up to its opening parenthesis."""
+    """The place of the call, up to its opening parenthesis."""
     fields: dict[str, Node]
-    """Keywords with their values, also those of mappings that the file spells out."""
+    """Keywords with their values, those of literal mappings included."""
     positional: tuple[Node, ...]
     arguments: tuple[ast.expr, ...]
     """The expressions of the positional arguments."""
     is_open: bool
-    """Whether there are arguments that only running the file tells: `**config`."""
+    """Whether there are arguments that are only known at run time: `**config`."""
     own: Mapping[str, Node] = field(default_factory=dict)
-    """Of a class of this file that inherits, what it declares, each with its default."""
+    """The fields that a subclass of this file declares, each with its default."""
 
     @property
     def package(self) -> str:
-        """The package that it comes from, at the top."""
+        """The top-level package of the called name."""
         return self.origin.partition(".")[0]
 
     @property
     def name(self) -> str:
-        """The last part of what is called."""
+        """The last part of the called name."""
         return self.origin.rpartition(".")[2]
 
     @property
     def holder(self) -> str:
-        """Of a method, the class."""
+        """The class of a method."""
         return self.origin.rpartition(".")[0].rpartition(".")[2]
 
 
@@ -75,9 +75,9 @@ class Calls(Struct, frozen=True):
     values: Values
 
     def set_later(self, call: Call, name: str) -> Node | None:
-        """What an attribute of the object that a call makes is set to, by the one line that does.
+        """The value to which a call's object has an attribute set, if one line does so.
 
-        None where it is not sure that the line is run, or speaks of that object.
+        None if the line may not be run, or may refer to another object.
         """
         lines = self.module.later.get(name, ())
         site = call.site
@@ -90,7 +90,7 @@ class Calls(Struct, frozen=True):
         return self.values.later(line) if is_its and follows else None
 
     def set_of(self, call: Call, held: str, name: str) -> Iterator[Node]:
-        """What an attribute of what the object of a call holds is set to: `model.config.x = 1`."""
+        """The values of an attribute of an object's attribute: `model.config.x = 1`."""
         site = call.site
         for line in self.module.later.get(name, ()):
             holders = [f"{each}.{held}" for each in site.targets]
@@ -99,7 +99,7 @@ class Calls(Struct, frozen=True):
                 yield self.values.later(line)
 
     def given(self, call: Call, name: str) -> str | None:
-        """The variable that is given as a keyword of a call, if it is one."""
+        """The variable that is passed as a keyword of a call, if it is one."""
         for each in call.site.call.keywords:
             if each.arg == name and isinstance(each.value, ast.Name):
                 return each.value.id
@@ -111,7 +111,7 @@ def read_calls(
 ) -> tuple[Calls | None, Diagnostic | None]:
     """The calls whose origin is wanted, in the order of the file, or the fault of its syntax.
 
-    `given`: what a command line gives the file; None: what its parser of arguments says is unknown.
+    `given`: the arguments of the command line; None: the parsed arguments are unknown.
     """
     tree, fault = _parsed(text, origin)
     if tree is None:
@@ -131,7 +131,7 @@ def _calls(module: Module, values: Values, is_wanted: Callable[[str], bool]) -> 
 
 
 def _called(site: Site, module: Module) -> Iterator[Site]:
-    """The calls of a function that hands on what it makes: each with the words that it is given."""
+    """The calls of a function that returns a call's result, each with its own arguments."""
     function = module.functions.get(id(site.scope))
     if function is None or not _hands_on(function, site.call):
         return
@@ -143,7 +143,7 @@ def _called(site: Site, module: Module) -> Iterator[Site]:
 
 
 def _hands_on(function: Function, call: ast.Call) -> bool:
-    """Whether a function returns what a call makes, or the one name that it is given."""
+    """Whether a function returns a call's result, directly or by its only name."""
     value = returned(function)
     if isinstance(value, ast.Name):
         bindings = function.scope.names.get(value.id, [])
@@ -152,7 +152,7 @@ def _hands_on(function: Function, call: ast.Call) -> bool:
 
 
 def _replaced(found: Sequence[Call], values: Values) -> Iterator[Call]:
-    """Each call, or what `dataclasses.replace` makes of it."""
+    """Each call, or its changed copy by `dataclasses.replace`."""
     by_name = {(id(each.site.block), name): each for each in found for name in each.site.targets}
     copies = [each for each in values.module.sites if _is_copy(each, values)]
     used: set[int] = set()
@@ -209,7 +209,7 @@ def _call(origin: str, site: Site, values: Values) -> Call:
 
 
 def syntax_fault(text: str, origin: Origin) -> Diagnostic | None:
-    """The fault for which a text is no Python."""
+    """The syntax error of a text, if it is no Python."""
     return _parsed(text, origin)[1]
 
 
@@ -241,7 +241,7 @@ def _tree(text: str) -> ast.Module:
 
 
 def _passed_over(found: re.Match[str]) -> str:
-    """A statement of as many lines that does nothing."""
+    """A statement without effect, of as many lines."""
     return f"{found[1]}pass" + "\n" * found[0].count("\n")
 
 

@@ -1,7 +1,7 @@
-"""Functions of a Python file that only hand on what they are given: nothing is run.
+"""Functions of a Python file that only return an expression: nothing is run.
 
-A function whose one `return` is its last statement comes to that expression, read with the
-arguments of the call in place of its parameters.
+A function whose only `return` is its last statement has the value of that expression, with the
+arguments of the call instead of its parameters.
 """
 
 import ast
@@ -12,7 +12,7 @@ from tunec.compiler.frontend.python_names import Binding, Function, Scope
 
 _NOT_PLAIN: Final = (ast.Yield, ast.YieldFrom, ast.Await)
 _MOST: Final = 2_000
-"""Nodes of a function that is looked into."""
+"""The most nodes of a function that is followed."""
 
 
 def function_of(call: ast.Call, scope: Scope) -> Function | None:
@@ -23,7 +23,7 @@ def function_of(call: ast.Call, scope: Scope) -> Function | None:
 
 
 def returned(function: Function) -> ast.expr | None:
-    """The expression of the one `return` of a function, where that is its last statement."""
+    """The expression of a function's only `return`, if that is its last statement."""
     last = function.node.body[-1]
     inside = list(_inside(function.node))
     returns = [each for each in inside if isinstance(each, ast.Return)]
@@ -34,7 +34,7 @@ def returned(function: Function) -> ast.expr | None:
 
 
 def _inside(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """What stands in a function, without the functions within it."""
+    """The nodes in a function, without those of nested functions."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()
@@ -44,7 +44,7 @@ def _inside(function: ast.FunctionDef) -> Iterator[ast.AST]:
 
 
 def called_with(function: Function, call: ast.Call, scope: Scope) -> Scope | None:
-    """The names of a function where it is called so; None where it is known only by running it."""
+    """The names of a function in a call; None if they are only known at run time."""
     given = _given(function.node.args, call)
     if given is None:
         return None
@@ -60,7 +60,7 @@ def called_with(function: Function, call: ast.Call, scope: Scope) -> Scope | Non
 
 
 def _given(taken: ast.arguments, call: ast.Call) -> Mapping[str, ast.expr] | None:
-    """The expression of each parameter that a call gives."""
+    """The expression of each parameter that a call passes."""
     places = [each.arg for each in (*taken.posonlyargs, *taken.args)]
     is_plain = not any(isinstance(each, ast.Starred) for each in call.args)
     if not is_plain or taken.vararg is not None or len(call.args) > len(places):
@@ -79,7 +79,7 @@ def _given(taken: ast.arguments, call: ast.Call) -> Mapping[str, ast.expr] | Non
 
 
 def _mapping(keywords: list[ast.keyword], call: ast.Call) -> ast.Dict:
-    """Keywords as the dictionary that `**others` is."""
+    """Keywords as the dictionary of `**others`."""
     keys: list[ast.expr | None] = [None if each.arg is None else _key(each) for each in keywords]
     return ast.copy_location(ast.Dict(keys, [each.value for each in keywords]), call)
 
@@ -91,7 +91,7 @@ def _key(keyword: ast.keyword) -> ast.Constant:
 
 
 def defaults(taken: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
-    """The parameters that have a default, each with it."""
+    """The parameters with a default, each with it."""
     places = [*taken.posonlyargs, *taken.args]
     late = places[len(places) - len(taken.defaults) :]
     yield from ((each.arg, value) for each, value in zip(late, taken.defaults, strict=True))

@@ -1,4 +1,4 @@
-"""Single values of a Python file: which are plain, and arithmetic that stays small."""
+"""Single values of a Python file: which are plain, and small arithmetic."""
 
 import ast
 from math import isfinite
@@ -9,18 +9,18 @@ from tunec.compiler.frontend.shell_flags import Unknown
 
 HIDDEN: Final = Unknown("", "only running the file tells")
 LONGEST: Final = 10_000
-"""Characters of a text that is put together."""
+"""The most characters of a concatenated text."""
 _MOST_BITS: Final = 128
 Numbers = int | float
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number, and no truth value."""
+    """Whether a value is a number, not a truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is one that a configuration may hold, and of a sensible size."""
+    """Whether a configuration may hold a value, and its size is reasonable."""
     if isinstance(value, str):
         return len(value) <= LONGEST
     if isinstance(value, float):
@@ -44,11 +44,11 @@ def _fraction(base: Numbers, exponent: Numbers) -> Any:
 
 
 def is_bare(node: ast.FormattedValue) -> bool:
-    """Whether a part of an f-string is put in as it is."""
+    """Whether a part of an f-string has no conversion and no format."""
     return node.conversion == -1 and node.format_spec is None
 
 
 def is_literal(node: ast.expr) -> bool:
-    """Whether another literal may stand in its place."""
+    """Whether a literal can be replaced by another in the file."""
     inner = node.operand if isinstance(node, ast.UnaryOp) else node
     return isinstance(inner, ast.Constant)

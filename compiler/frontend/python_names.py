@@ -1,4 +1,4 @@
-"""What a walk of a Python module tells of its names and calls."""
+"""The names and calls that a walk of a Python module finds."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -6,40 +6,40 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 
 Arms = tuple[tuple[int, int], ...]
-"""The branches around a place: which statement, and which of its arms; the outermost first."""
+"""The branches around a place: the statement, and which of its branches; outermost first."""
 
 
 class Binding(Struct, frozen=True):
-    """One time that a name is given something."""
+    """One assignment to a name."""
 
     origin: str | None = None
-    """Of an import, what it names: `transformers.TrainingArguments`."""
+    """The imported name: `transformers.TrainingArguments`."""
     value: ast.expr | None = None
-    """Of an assignment, its right side; None where only running the file tells."""
+    """The right side of an assignment; None if the value is only known at run time."""
     body: "Scope | None" = None
-    """Of a class, its own names."""
+    """The names of a class."""
     bases: tuple[ast.expr, ...] = ()
-    """Of a class, what it inherits from."""
+    """The base classes of a class."""
     function: "Function | None" = None
-    """Of a function that nothing wraps."""
+    """A function without decorators."""
     scope: "Scope | None" = None
-    """Of an argument, where its value is read; None: where the name is bound."""
+    """The scope of an argument's value; None: the scope of the name."""
 
 
 class Scope(Struct, eq=False):
-    """A module, a class, a function, or what a comprehension binds."""
+    """The names of a module, a class, a function, or a comprehension."""
 
     kind: str
     outer: "Scope | None" = None
     names: dict[str, list[Binding]] = field(default_factory=dict)
     globals: set[str] = field(default_factory=set)
     stars: list[str] = field(default_factory=list)
-    """Modules from which all names are taken."""
+    """Modules from which all names are imported."""
     like: "Scope | None" = None
-    """Of a function that is called, its names where nobody calls it."""
+    """For a function in a call: its scope without the call."""
 
     def found(self, name: str) -> "tuple[Sequence[Binding], Scope] | None":
-        """What a name is given where it is looked up from here, and in which scope."""
+        """The assignments to a name seen from here, and their scope."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names and (scope is self or scope.kind != "class"):
@@ -75,7 +75,7 @@ class Change(Struct, frozen=True, eq=False):
 
 
 class Later(Struct, frozen=True, eq=False):
-    """One attribute of a named object that is set: `args.bf16 = True`, `model.config.x = 1`."""
+    """An assignment to an attribute of a named object: `args.bf16 = True`, `model.config.x = 1`."""
 
     name: str
     scope: Scope
@@ -85,42 +85,42 @@ class Later(Struct, frozen=True, eq=False):
 
 
 class Site(Struct, frozen=True, eq=False):
-    """One call, with where it stands."""
+    """One call with its place."""
 
     call: ast.Call
     scope: Scope
     arms: Arms
     targets: tuple[str, ...] = ()
-    """The names that its result is given."""
+    """The names to which its result is assigned."""
     outside: "Scope | None" = None
-    """Of what a function hands on, where that is called."""
+    """For the result of a function: the scope in which that is called."""
 
     @property
     def block(self) -> "Scope":
-        """The names among which its result is."""
+        """The scope of the names of its result."""
         return self.outside or self.scope
 
 
 class Module(Struct, frozen=True):
-    """All that a walk of a module has found."""
+    """The results of walking a module."""
 
     scope: Scope
     sites: tuple[Site, ...]
-    """In the order of the file."""
+    """The calls in the order of the file."""
     attributes: frozenset[str]
-    """The names of all attributes that are set, on whatever object: `args.bf16 = True`."""
+    """The names of all attributes that are set, on any object: `args.bf16 = True`."""
     later: Mapping[str, tuple[Later, ...]]
-    """Those of them that are set in no other way than by such a line."""
+    """The attributes that are only set by such a line."""
     reset: frozenset[str]
-    """Names of objects whose attributes are set by words that only running tells."""
+    """Names of objects with attributes that are set by names only known at run time."""
     changed: frozenset[str]
-    """Names whose value is changed where it lies: an item is set, `update` is called, it is given
-    to a function of this file."""
+    """Names whose value is changed in place: an item is set, `update` is called, or it is passed to
+    a function of this file."""
     functions: Mapping[int, Function]
-    """The functions that nothing wraps, by the identity of their names."""
+    """The functions without decorators, by the identity of their names."""
     decorated: Mapping[int, Function]
-    """Those that something wraps."""
+    """The functions with decorators."""
     changes: Mapping[str, tuple[Change, ...]]
-    """Names whose items are set, and that are changed in no other way."""
+    """Names whose items are set, and that are not changed in another way."""
     is_rewritten: bool
-    """Whether the file runs texts, or sets names by words, that only running tells."""
+    """Whether the file runs code, or sets names, that are only known at run time."""

@@ -1,4 +1,4 @@
-"""What the names of a Python file stand for: imports, classes that inherit, one assignment."""
+"""What the names of a Python file refer to: imports, subclasses, single assignments."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -13,16 +13,16 @@ from tunec.compiler.frontend.text import Origin
 _KNOWN_MODULES: Final = ("transformers", "trl", "peft", "torch", "unsloth", "accelerate")
 _OF_ARGUMENTS: Final = ("Arguments", "Config")
 _DEEPEST: Final = 8
-"""How many classes are followed that inherit from each other."""
+"""The most subclasses that are followed."""
 
 
 class Origins(Struct):
-    """What names are, by the walk of their module."""
+    """Resolves names by the walk of their module."""
 
     module: Module
 
     def origin_of(self, node: ast.expr, scope: Scope, depth: int = 0) -> str | None:
-        """What an expression names, by its imports: `transformers.TrainingArguments`."""
+        """The qualified name of an expression, by its imports: `transformers.TrainingArguments`."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -45,7 +45,7 @@ class Origins(Struct):
         return next(iter(origins)) if len(origins) == 1 else None
 
     def _inherited(self, binding: Binding, scope: Scope, depth: int) -> str | None:
-        """The class of arguments that a class of this file is, where it is made as that is."""
+        """The class of arguments that a class of this file extends with the same constructor."""
         if binding.body is None or len(binding.bases) != 1 or depth > _DEEPEST:
             return None
         origin = self.origin_of(binding.bases[0], scope, depth + 1) or ""
@@ -53,7 +53,7 @@ class Origins(Struct):
         return origin if is_made_so else None
 
     def constant(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
-        """What the one assignment to a name gives it, and where that is read."""
+        """The value of a name with a single assignment, and its scope."""
         found = scope.found(name)
         if found is None or self.module.is_rewritten:
             return None
@@ -66,7 +66,7 @@ class Origins(Struct):
         return (value, bindings[0].scope or holder) if is_kept else None
 
     def member(self, node: ast.Attribute, scope: Scope) -> tuple[ast.expr, Scope] | None:
-        """`Config.lr`, or `config.lr` of `config = Config()`, which nothing sets."""
+        """The value of `Config.lr`, or of `config.lr` for `config = Config()`, if unset."""
         if not isinstance(node.value, ast.Name) or node.attr in self.module.attributes:
             return None
         body = self._class(node.value.id, scope)
@@ -90,7 +90,7 @@ class Origins(Struct):
 
 
 def imported(text: str, origin: Origin) -> Iterator[tuple[str, Node]]:
-    """What a file imports from modules by name, `trl.SFTTrainer`, without condition or trial."""
+    """The names that a file imports from modules, `trl.SFTTrainer`, unconditionally."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,9 +1,9 @@
-"""A Python module's names and calls, by its syntax tree alone: nothing is imported, nothing is run.
+"""A Python module's names and calls, from its syntax tree alone: nothing is imported or run.
 
-    survey(tree) -> Module
+survey(tree) -> Module
 
-Every scope knows what its names are given, and how often; every call knows in which scope and in
-which branches it stands. The walk keeps a stack of its own, so that no depth of a tree ends it.
+Every scope has the assignments to its names; every call has its scope and branches. The walk has
+its own stack, so that deep trees do not stop it.
 """
 
 import ast
@@ -40,7 +40,7 @@ _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.Generator
 
 
 def survey(tree: ast.Module) -> Module:
-    """What the names of a module are given, and every call in it."""
+    """The assignments to a module's names, and every call in it."""
     walk = _Walk()
     walk.run(tree)
     functions = {name for name, each in walk.top.names.items() if any(_is_local(b) for b in each)}
@@ -64,7 +64,7 @@ def _is_local(binding: Binding) -> bool:
 
 
 class _Walk(Struct):
-    """Collects while a tree is walked."""
+    """Collects names and calls while a tree is walked."""
 
     top: Scope = field(default_factory=lambda: Scope("module"))
     sites: list[Site] = field(default_factory=list)
@@ -87,7 +87,7 @@ class _Walk(Struct):
             stack += reversed(list(visit(self, node, scope, arms)))
 
     def bind(self, scope: Scope, name: str, binding: Binding) -> None:
-        """Note that a name of a scope is given something."""
+        """Record an assignment to a name of a scope."""
         if name in scope.globals:
             outer: Scope | None = scope.outer
             while outer is not None:
@@ -143,7 +143,7 @@ class _Walk(Struct):
                 self.bind(scope, one.id, Binding(value=other))
 
     def _items(self, target: ast.Tuple, value: ast.expr, scope: Scope) -> None:
-        """`args, rest = parser.parse_known_args()`: each name is an item of what is returned."""
+        """`args, rest = parser.parse_known_args()`: each name is an item of the result."""
         for at, one in enumerate(target.elts):
             item = ast.copy_location(ast.Subscript(value, ast.Constant(at), ast.Load()), value)
             if isinstance(one, ast.Name):
@@ -181,7 +181,7 @@ class _Walk(Struct):
         yield from ((node.value, scope, arms), (node.slice, scope, arms))
 
     def others(self, node: ast.AST, scope: Scope, arms: Arms) -> Iterator[_Task]:
-        """Whatever else: a name that it holds itself is one that only running tells."""
+        """Other nodes: a name that they bind is only known at run time."""
         for name in (getattr(node, "name", None), getattr(node, "rest", None)):
             if isinstance(name, str):
                 self.bind(scope, name, Binding())
@@ -271,7 +271,7 @@ class _Walk(Struct):
 
 
 def _is_main(test: ast.expr) -> bool:
-    """Whether a branch is the one that a script takes: `if __name__ == "__main__"`."""
+    """Whether a branch is the one that a script runs: `if __name__ == "__main__"`."""
     left = test.left if isinstance(test, ast.Compare) else None
     return isinstance(left, ast.Name) and left.id == "__name__"
 
@@ -286,7 +286,7 @@ def _is_pairwise(target: ast.Tuple, value: ast.expr) -> bool:
 
 
 def _is_parsed(target: ast.Tuple, value: ast.expr) -> bool:
-    """Whether a tuple of names takes what a parser of arguments returns."""
+    """Whether a tuple of names holds the result of an argument parser."""
     is_method = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
     name = value.func.attr if is_method else ""  # type: ignore[attr-defined]
     return name.startswith("parse_") and all(isinstance(e, ast.Name) for e in target.elts)
@@ -332,13 +332,13 @@ _VISITS: Final[Mapping[type[ast.AST], Callable[..., Iterator[_Task]]]] = {
 
 
 def are_exclusive(one: Arms, other: Arms) -> bool:
-    """Whether two places lie in branches of which only one is taken."""
+    """Whether two places are in branches that exclude each other."""
     taken = dict(one)
     return any(taken.get(statement, arm) != arm for statement, arm in other)
 
 
 def _holder(node: ast.expr) -> str:
-    """Whose attribute is set, `args` or `model.config`; empty for what has no name of its own."""
+    """The object whose attribute is set, `args` or `model.config`; empty if it has no name."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return f"{node.value.id}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""

@@ -1,7 +1,7 @@
-"""What its command line gives a script: argparse, click, fire, and classes that a parser fills.
+"""The arguments of a script's command line: argparse, click, fire, and parsed classes.
 
-A flag of the line that starts the script wins over the default that the script declares. The script
-is never run; where several lines start it, a flag is known that all of them give alike.
+A flag of the command line overrides the default that the script declares. The script is never run;
+if several commands start it, a flag is known if all have the same value.
 """
 
 import ast
@@ -35,21 +35,22 @@ _NONE: Final = ast.Constant(None)
 
 
 class Given(Struct, frozen=True):
-    """What follows a script on the lines that start it."""
+    """The words after a script on the command lines that start it."""
 
     flags: tuple[tuple[str, Words | None], ...] = ()
-    """By name, with `_` for `-`; None: lines differ, or only running tells."""
+    """By name, with `_` for `-`; None: the commands differ, or the value is only known at run
+    time."""
     is_open: bool = False
     """Whether there are words that may be any flag, or name a file of values."""
     is_started: bool = False
-    """Whether a line is known at all."""
+    """Whether any command line is known."""
 
 
 BY_ITSELF: Final = Given()
 
 
 def given_by(lines: Sequence[Sequence[str | None]]) -> Given:
-    """The flags that all of some lines give; None: a word that is known only by running it."""
+    """The flags that several command lines share; None: a word that is only known at run time."""
     read = [_line(each) for each in lines]
     names = dict.fromkeys(name for each in read for name in each)
     every = {name: {each.get(name, ("", "absent")) for each in read} for name in names if name}
@@ -58,7 +59,7 @@ def given_by(lines: Sequence[Sequence[str | None]]) -> Given:
 
 
 def _line(words: Sequence[str | None]) -> dict[str, Words | None]:
-    """Flags with their words; the name "" where something else may be given."""
+    """Flags with their words; the name "" if there may be others."""
     found: dict[str, list[str | None]] = {}
     name = ""
     for word in words:
@@ -76,13 +77,13 @@ def _line(words: Sequence[str | None]) -> dict[str, Words | None]:
 
 
 class Settings(Origins, kw_only=True, dict=True):
-    """What names of one file come to by its command line, and by the one call of a function."""
+    """The values of a file's names by its command line, and by the only call of a function."""
 
     given: Given | None = None
-    """None: what a command line gives is not known."""
+    """None: the command line is not known."""
 
     def constant(self, name: str, scope: Scope) -> _Found | None:
-        """What the one assignment to a name gives it, or the one call whose parameter it is."""
+        """The value of a name's only assignment, or of a parameter in its only call."""
         found = super().constant(name, scope)
         return self._parameter(name, scope) if found is None else found
 
@@ -125,14 +126,14 @@ class Settings(Origins, kw_only=True, dict=True):
         return called_with(function, calls[0].call, calls[0].scope)
 
     def _starts(self, site: Site, function: Function) -> bool:
-        """Whether a call gives a function the flags of the command line: `fire.Fire(main)`."""
+        """Whether a call passes the flags of the command line to a function: `fire.Fire(main)`."""
         first = site.call.args[0] if site.call.args else None
         found = site.scope.found(first.id) if isinstance(first, ast.Name) else None
         is_it = found is not None and [each.function for each in found[0]] == [function]
         return is_it and self.origin_of(site.call.func, site.scope) in _BY_FUNCTION
 
     def _option(self, name: str, command: Function) -> _Found | None:
-        """`@click.option("--lr", default=1e-4)` above `def main(lr)`."""
+        """The value of `@click.option("--lr", default=1e-4)` above `def main(lr)`."""
         outer = command.scope.outer or command.scope
         for each in command.node.decorator_list:
             if not isinstance(each, ast.Call):
@@ -147,13 +148,13 @@ class Settings(Origins, kw_only=True, dict=True):
         return None
 
     def _lacks(self, names: Words) -> bool:
-        """Whether no line gives a flag of these names."""
+        """Whether no command line has a flag of these names."""
         return self.given is not None and dict(self.given.flags).keys().isdisjoint(names)
 
     # ── parsers ──────────────────────────────────────────────────────────────────────────────────
 
     def _made(self, node: ast.expr, scope: Scope, depth: int) -> _Found | None:
-        """What parses the flags of which an object is made: a method, or the class it fills."""
+        """The parser of an object's flags: a method, or the class that it fills."""
         if depth > _DEEPEST:
             return None
         if isinstance(node, ast.Name):
@@ -174,7 +175,7 @@ class Settings(Origins, kw_only=True, dict=True):
         return None if value is None or inner is None else self._made(value, inner, depth + 1)
 
     def _held(self, name: str, scope: Scope) -> _Found | None:
-        """What a name is given once, also where a function of this file is given it later."""
+        """The only value of a name, also if it is a parameter of a function of this file."""
         found = scope.found(name)
         value = found[0][0].value if found is not None and len(found[0]) == 1 else None
         if found is None or value is None:
@@ -200,7 +201,7 @@ class Settings(Origins, kw_only=True, dict=True):
 
     @cached_property
     def _classes(self) -> Sequence[_Found]:
-        """The classes that the one parser of classes fills, in their order."""
+        """The classes that the only parser of classes fills, in order."""
         sites = [e for e in self.module.sites if self._is_of_classes(e) and e.call.args]
         if len(sites) != 1:
             return ()
@@ -214,11 +215,11 @@ class Settings(Origins, kw_only=True, dict=True):
 
     @cached_property
     def _is_refilled(self) -> bool:
-        """Whether the file sets what was parsed in ways that are known only by running it."""
+        """Whether the file changes parsed values in ways that are only known at run time."""
         return any(_refills(each.call.func) for each in self.module.sites)
 
     def _argument(self, name: str) -> _Found | None:
-        """What `add_argument` says of a name."""
+        """The value of a name by `add_argument`."""
         sites = [e for e in self.module.sites if _is_method(e.call, "add_argument")]
         mine = [each for each in sites if name in _names(each.call)[:1] and _names(each.call)]
         if len(mine) != 1:
@@ -233,7 +234,7 @@ class Settings(Origins, kw_only=True, dict=True):
         return self._value(_names(mine[0].call), default, mine[0].scope, words)
 
     def _field(self, name: str, of: ast.expr, scope: Scope) -> _Found | None:
-        """The field of a dataclass of this file, as its parser fills it."""
+        """The value of a dataclass's field, as its parser fills it."""
         found = scope.found(of.id) if isinstance(of, ast.Name) else None
         body = found[0][0].body if found is not None and len(found[0]) == 1 else None
         bindings = body.names.get(name, ()) if body is not None else ()
@@ -251,7 +252,7 @@ class Settings(Origins, kw_only=True, dict=True):
         scope: Scope,
         words: Mapping[str | None, ast.expr] | None,
     ) -> _Found | None:
-        """What the line gives, else the default; None where it is known only by running it."""
+        """The value on the command line, else the default; None if it is only known at run time."""
         if self.given is None:
             return None
         flags = dict(self.given.flags)
@@ -281,7 +282,7 @@ _OF_TRUTH: Final = (
 
 
 def _read(value: Words, words: Mapping[str | None, ast.expr], scope: Scope) -> _Found | None:
-    """The words behind a flag, as the type that it declares."""
+    """The words after a flag, converted to its declared type."""
     action = words.get("action")
     if not value:
         is_off = isinstance(action, ast.Constant) and action.value == "store_false"
@@ -295,7 +296,7 @@ def _read(value: Words, words: Mapping[str | None, ast.expr], scope: Scope) -> _
 
 
 def _converted(text: str, words: Mapping[str | None, ast.expr], scope: Scope) -> _Found | None:
-    """A text as argparse makes it what `type` says; click and classes go by what it looks like."""
+    """A text converted by argparse's `type`; click and parsed classes use its form."""
     kind = words.get("type")
     name = kind.id if isinstance(kind, ast.Name) else ""
     if name in _KINDS:
@@ -311,7 +312,7 @@ def _converted(text: str, words: Mapping[str | None, ast.expr], scope: Scope) ->
 
 
 def _names(call: ast.Call) -> Words:
-    """The names of a flag, the one that the script reads it by first."""
+    """The names of a flag, first the one by which the script reads it."""
     texts = [each.value for each in call.args if isinstance(each, ast.Constant)]
     flags = [each for each in texts if isinstance(each, str)]
     plain = sorted(flags, key=lambda each: not each.startswith("--"))

@@ -1,7 +1,7 @@
-"""Expressions of a Python file to nodes, as far as the file itself tells what they come to.
+"""Expressions of a Python file to nodes, as far as the file itself determines their value.
 
-Literals, names that are given one literal once, arithmetic on both, f-strings of both, attributes
-that stand for a word (`torch.bfloat16`). Whatever else is an `Unknown`: nothing is guessed.
+Literals, names with a single literal assignment, arithmetic on both, f-strings of both, attributes
+that represent a word (`torch.bfloat16`). Everything else is an `Unknown`: nothing is guessed.
 """
 
 import ast
@@ -29,7 +29,7 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
 _DEEPEST: Final = 40
-"""How far names, and expressions within them, are followed."""
+"""The most levels of names and nested expressions that are followed."""
 
 _DTYPES: Final[Mapping[str, str]] = {
     **{f"torch.{name}": name for name in ("float16", "bfloat16", "float32", "float64")},
@@ -44,8 +44,8 @@ _ENUMS: Final[Mapping[str, Callable[[str], str]]] = {
     **dict.fromkeys(("HubStrategy", "SchedulerType", "FSDPOption"), str.lower),
     "TaskType": str.upper,
 }
-"""Enumerations whose members are their own values in other letters: transformers 4.40.2 to 5.23.0
-trainer_utils.py; peft 0.10.0 to 0.21.2 utils/peft_types.py `TaskType`."""
+"""Enumerations whose members have their own names as values, in another case: transformers 4.40.2
+to 5.23.0 trainer_utils.py; peft 0.10.0 to 0.21.2 utils/peft_types.py `TaskType`."""
 _OPERATIONS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -64,21 +64,21 @@ _NUMBERS: Final[Mapping[str, Callable[[Any], Any]]] = {"builtins.int": int, "bui
 
 
 class Values(Settings, kw_only=True):
-    """What the expressions of one file come to."""
+    """The values of one file's expressions."""
 
     origin: Origin
     lines: tuple[str, ...]
     left: int = MAX_NODES
-    """How many more expressions are looked at: names that stand for each other may be many."""
+    """The number of further expressions that may be followed, as names can refer to many others."""
 
     def span(self, node: ast.expr | ast.keyword) -> Span:
-        """Where an expression, or a keyword with its value, is written."""
+        """The place of an expression, or of a keyword with its value."""
         start = self._place(node.lineno, node.col_offset)
         end = self._place(node.end_lineno or node.lineno, node.end_col_offset or 0)
         return self.origin.span(start, end)
 
     def _place(self, line: int, column: int) -> tuple[int, int]:
-        """Line and column from 0: the tree counts the bytes of UTF-8."""
+        """Line and column from 0, from a column that counts bytes of UTF-8."""
         text = self.lines[line - 1] if line <= len(self.lines) else ""
         if text.isascii():
             return line - 1, column
@@ -92,7 +92,7 @@ class Values(Settings, kw_only=True):
         return replace(self.node(given.value, scope), key_span=key)
 
     def later(self, given: Later) -> Node:
-        """The value that an attribute is set to, with the place of its name."""
+        """The value of an attribute's assignment, with the place of its name."""
         whole = self.span(given.target)
         start = whole.end_column - len(given.target.attr)
         key = Span(whole.file, whole.end_line, start, whole.end_line, whole.end_column)
@@ -121,7 +121,7 @@ class Values(Settings, kw_only=True):
         return self._node(node, scope, None, 0)
 
     def _node(self, node: ast.expr, scope: Scope, at: Span | None, depth: int) -> Node:
-        """`at`: the place of the name by which this is reached, where no edit can be made."""
+        """`at`: the place of the name that refers to this value, where no edit is possible."""
         self.left -= 1
         span = at or self.span(node)
         if depth > _DEEPEST or self.left < 0:
@@ -162,16 +162,16 @@ class Values(Settings, kw_only=True):
         return found.value if found.is_leaf else HIDDEN
 
     def _returned(self, node: ast.Call, scope: Scope) -> tuple[ast.expr, Scope] | None:
-        """What a function of this file hands on, with the names of this call."""
+        """The expression that a function of this file returns, with the names of this call."""
         function = function_of(node, scope)
         value = None if function is None or self.module.is_rewritten else returned(function)
         inner = None if function is None else called_with(function, node, scope)
         return None if value is None or inner is None else (value, inner)
 
     def _changed(self, node: ast.Name, found: Node, scope: Scope, depth: int) -> Node:
-        """A mapping with the items that are set before this place, in the same block of names.
+        """A mapping with the items that are set before this place, in the same block.
 
-        What is set elsewhere, or perhaps, is not known.
+        Items that are set in other blocks, or conditionally, are unknown.
         """
         holder = _holder(node.id, scope)
         every = self.module.changes.get(node.id, ())
@@ -187,7 +187,7 @@ class Values(Settings, kw_only=True):
         return replace(found, fields=fields) if changes else found
 
     def _said(self, change: Change, scope: Scope, at: Span, depth: int) -> Node:
-        """What a change sets, as a mapping."""
+        """The items of a change, as a mapping."""
         value, inner = change.value, scope if scope.like is change.scope else change.scope
         if change.key is not None:
             return self._mapping([(change.key, value)], inner, at, depth, at)
@@ -262,7 +262,7 @@ class Values(Settings, kw_only=True):
         return node.value
 
     def named(self, node: ast.Name | ast.Attribute, scope: Scope, depth: int) -> Any:
-        """What a name stands for: a constant of this file, a dtype, a word."""
+        """The value of a name: a constant of this file, a dtype, a word."""
         followed = self._followed(node, scope)
         if followed is not None:
             return self._leaf(*followed, depth)
@@ -281,7 +281,7 @@ class Values(Settings, kw_only=True):
         return value if isinstance(node.op, ast.UAdd) and is_number(value) else HIDDEN
 
     def computed(self, node: ast.BinOp, scope: Scope, depth: int) -> Any:
-        """Arithmetic on numbers, and texts put together."""
+        """Arithmetic on numbers, and concatenated texts."""
         left, right = (self._leaf(each, scope, depth) for each in (node.left, node.right))
         if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
             return left + right
@@ -296,7 +296,7 @@ class Values(Settings, kw_only=True):
             return HIDDEN
 
     def formatted(self, node: ast.JoinedStr, scope: Scope, depth: int) -> Any:
-        """An f-string of parts that are known."""
+        """An f-string with known parts."""
         parts = []
         for each in node.values:
             inner = each.value if isinstance(each, ast.FormattedValue) else each
@@ -331,7 +331,7 @@ class Values(Settings, kw_only=True):
         return next((each for each in values[:-1] if bool(each) is is_or), values[-1])
 
     def picked(self, node: ast.Subscript, scope: Scope, depth: int) -> Any:
-        """`config["lr"]` of a mapping that is known."""
+        """`config["lr"]` of a known mapping."""
         found = self._item(node, scope, self.span(node), depth)
         return found.value if found.is_leaf else HIDDEN
 
@@ -355,7 +355,7 @@ class Values(Settings, kw_only=True):
 
 
 def _holder(name: str, scope: Scope) -> Scope | None:
-    """The block that a name is of, read from one place."""
+    """The scope of a name, seen from one place."""
     found = scope.found(name)
     return None if found is None else found[1].like or found[1]
 
@@ -380,5 +380,5 @@ _LEAVES: Final[Mapping[type[ast.expr], Callable[..., Any]]] = {
 
 
 def is_hidden(node: Node) -> bool:
-    """Whether a node's value is known only by running the file."""
+    """Whether a node's value is only known at run time."""
     return isinstance(node.value, Unknown)

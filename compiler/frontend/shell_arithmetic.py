@@ -1,7 +1,7 @@
-"""What `$(( ... ))` comes to, of whole numbers and variables that a script sets (bash manual 6.5).
+"""The value of `$(( ... ))` for whole numbers and variables that a script sets (bash manual 6.5).
 
-No more than `+ - * / %` and brackets is read; of anything else nothing is said, nor of a number
-that begins with 0, which is octal.
+Only `+ - * / %` and parentheses are evaluated; other expressions are unknown, as are numbers that
+begin with 0, which are octal.
 """
 
 import re
@@ -16,17 +16,17 @@ _DEEPEST: Final = 16
 _LARGEST: Final = 10**12
 
 Value = Callable[[str], str | None]
-"""The text of a variable; None where the script does not say it."""
+"""The text of a variable; None if the script does not determine it."""
 
 
 class _NotKnownError(Exception):
-    """Something that is known only by running it, or that is not read here."""
+    """Part of an expression is only known at run time, or is not supported."""
 
 
 def computed(expression: str, value: Value) -> int | None:
-    """The number of an expression; None where it is not known.
+    """The value of an expression; None if it is unknown.
 
-    Division is cut towards zero, as bash has it. Raises nothing.
+    Division truncates towards zero, as in bash. Raises nothing.
     """
     if len(expression) > _LONGEST:
         return None
@@ -60,7 +60,7 @@ class _Reader(Struct):
     at: int = 0
 
     def sum(self, depth: int) -> int:
-        """Products, added and taken away."""
+        """A sum or difference of products."""
         found = self._product(depth)
         while self._is("+", "-"):
             sign = self._next()

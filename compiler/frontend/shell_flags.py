@@ -21,19 +21,20 @@ _REALLY_NO: Final = frozenset(
         *("no_metadata", "no_half_vae", "no_token_padding", "no_vae_load"),
     }
 )
-"""Flags whose own name begins so: `TrainingArguments.no_cuda` (transformers 4.40.2), launchers',
-sd-scripts' and musubi-tuner's (0.10.1 library/train_util.py, 0.3.4 hv_train_network.py)."""
+"""Flags whose own name begins with `no_`: `TrainingArguments.no_cuda` (transformers 4.40.2),
+launchers', sd-scripts' and musubi-tuner's (0.10.1 library/train_util.py, 0.3.4
+hv_train_network.py)."""
 
 
 class Unknown(Struct, frozen=True):
-    """A value that is known only by running the script."""
+    """A value that is only known when the script runs."""
 
     written: str
     reason: str
 
 
 class UnknownValue(Struct, frozen=True):
-    """Where a document holds such a value."""
+    """The place of such a value in a document."""
 
     path: Path
     span: Span
@@ -42,16 +43,16 @@ class UnknownValue(Struct, frozen=True):
 
 
 class Builder(Struct, frozen=True):
-    """Makes nodes of words, in one file."""
+    """Converts words of one file to nodes."""
 
     places: Places
 
     def span(self, word: Field) -> Span:
-        """Where a word is written."""
+        """The place of a word."""
         return self.places.span(*word.place())
 
     def leaf(self, word: Field) -> Node:
-        """A word as the type that it looks like; `written` keeps it as it is."""
+        """A word, converted by its form; `written` keeps the text."""
         if not word.is_known:
             return Node(self.span(word), _hidden(word))
         return Node(self.span(word), typed(word.text), written=word.text)
@@ -61,7 +62,7 @@ class Builder(Struct, frozen=True):
         return replace(self.leaf(word), value=word.text) if word.is_known else self.leaf(word)
 
     def flags(self, flags: Flags) -> Node:
-        """A mapping of flags; of one that is given twice the last counts, as argparse has it."""
+        """A mapping of flags; if a flag occurs twice the last counts, as in argparse."""
         found: dict[str, Node] = {}
         for flag, values in flags[:MAX_NODES]:
             name, value = named(flag)
@@ -72,7 +73,7 @@ class Builder(Struct, frozen=True):
         return Node(around(list(found.values()), self.places), fields=found)
 
     def with_overrides(self, node: Node, words: Sequence[Field]) -> Node:
-        """Flags with the words `key=value` beside them, as OmegaConf's command line has them."""
+        """Flags with the words `key=value` beside them, as on OmegaConf's command line."""
         found = dict(node.fields or {})
         for word in words:
             name = word.text.partition("=")[0]
@@ -116,7 +117,7 @@ def is_override(word: Field) -> bool:
 
 
 def around(nodes: Sequence[Node], places: Places) -> Span:
-    """From the first to the last of some nodes, as far as they stand in order."""
+    """The span from the first to the last of some nodes."""
     spans = [node.key_span or node.span for node in nodes]
     if not spans:
         return places.span(0, 0)
@@ -137,7 +138,7 @@ def _hidden(word: Field) -> Unknown:
 
 
 def hidden_in(node: Node, path: Path = ()) -> Iterator[UnknownValue]:
-    """Every value of a document that is not known."""
+    """Every unknown value of a document."""
     if isinstance(node.value, Unknown):
         yield UnknownValue(path, node.span, node.value.written, node.value.reason)
     for part, child in node.children():

@@ -1,4 +1,4 @@
-"""Which commands start a training run, and where the launcher's words end."""
+"""The commands that start a training run, and where the launcher's words end."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from tunec.compiler.frontend.shell_variables import UNKNOWN, Field
 from tunec.schemas.frozen import replace
 
 Flags = tuple[tuple[Field, tuple[Field, ...]], ...]
-"""Flags as written, each with the words that are its values."""
+"""Flags as written, each with its values."""
 
 
 class Launch(Struct, frozen=True):
@@ -20,11 +20,11 @@ class Launch(Struct, frozen=True):
     name: Field
     """The launcher's own word."""
     flags: Flags
-    """The launcher's own flags, and words that stand for further ones, `$DISTRIBUTED_ARGS`."""
+    """The launcher's own flags, and words that expand to further ones, `$DISTRIBUTED_ARGS`."""
     started: str
-    """What is started: `train.py`, `trl.scripts.sft`, `llamafactory-cli train`."""
+    """The started program: `train.py`, `trl.scripts.sft`, `llamafactory-cli train`."""
     script: tuple[Field, ...]
-    """That, with its arguments."""
+    """The program with its arguments."""
     arguments: tuple[Field, ...]
 
 
@@ -81,7 +81,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "swift": ("ms-swift", ("pt", "sft", "rlhf")),
 }
 """Programs that start the processes themselves: the entry points of the packages' metadata, and the
-sub-commands that read a training configuration."""
+subcommands that read a training configuration."""
 
 _LAUNCHERS: Final = ("deepspeed", "torchrun")
 _WRAPPERS: Final = frozenset(
@@ -93,10 +93,11 @@ _WRAPPERS: Final = frozenset(
     }
 )
 _RUNNERS: Final = frozenset({"uv", "conda", "mamba", "micromamba", "poetry", "pipenv", "hatch"})
-"""Wrappers that start a program by their word `run` alone: `uv pip` and `conda install` do not."""
+"""Wrappers that start a program only by their subcommand `run`: `uv pip` and `conda install` do
+not."""
 _INSTALLERS: Final = frozenset({"pip", "pip3", "apt", "apt-get"})
 STARTERS: Final = ("srun", "mpirun")
-"""Programs that start one command several times, on one node or on many, as launches call them."""
+"""Programs that start one command several times, on one or several nodes."""
 _MPI: Final = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun"})
 _COUNTS_OF_MPI: Final = frozenset(
     {
@@ -104,16 +105,17 @@ _COUNTS_OF_MPI: Final = frozenset(
         *("-H", "-host", "--host", "-hosts", "--map-by", "-map-by", "--hostfile", "-hostfile"),
     }
 )
-"""Open MPI 5.0 mpirun manual page; Intel MPI 2021 and MPICH 4 mpiexec: how many, and where."""
+"""Open MPI 5.0 mpirun manual page; Intel MPI 2021 and MPICH 4 mpiexec: flags for the number of
+processes and their hosts."""
 _PYTHON: Final = re.compile(r"python[\d.]*(\.exe)?")
 _NEAR: Final = 64
-"""Words behind one that is not known, among which the script is looked for."""
+"""The number of words after an unknown one in which the script is searched."""
 _SCRIPT: Final = re.compile(r"[^-].*\.(py|sh)\Z", re.DOTALL)
 NUMBER: Final = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 def launched(arguments: Sequence[Field]) -> tuple[Launch, ...]:
-    """The launch that a command is: none, one, or that of `srun` with the one it starts."""
+    """The launches of a command: none, one, or `srun` with the one that it starts."""
     if not arguments:
         return ()
     found = _program(arguments)
@@ -131,7 +133,7 @@ def launched(arguments: Sequence[Field]) -> tuple[Launch, ...]:
 
 
 def _behind(arguments: Sequence[Field]) -> tuple[Launch, ...]:
-    """The first word behind a wrapper, or behind one that is not known, that starts a run."""
+    """The first launch after a wrapper, or after an unknown word."""
     words = arguments[1 : min(len(arguments), 64)]
     if _base(arguments[0]) in _RUNNERS and all(each.text != "run" for each in words):
         return ()
@@ -157,7 +159,7 @@ def _by_slurm(arguments: Sequence[Field]) -> tuple[Launch, ...]:
 
 
 def _by_mpi(arguments: Sequence[Field]) -> tuple[Launch, ...]:
-    """`mpirun` with what it starts; of its flags those that say how many, and where."""
+    """`mpirun` with the launch that it starts, and its flags for the processes and hosts."""
     for at in range(1, min(len(arguments), 64)):
         inner = _program(arguments[at:])
         if inner is not None:
@@ -197,7 +199,7 @@ def _by_itself(name: str, first: Field, rest: Sequence[Field]) -> Launch | None:
 
 
 _TOOLS: Final = frozenset({"pip", "venv", "virtualenv", "ensurepip", "build", "ipykernel"})
-"""Modules that train nothing: their flags are no trainer's."""
+"""Modules that train nothing, so that their flags are ignored."""
 
 
 def _python(first: Field, rest: Sequence[Field]) -> Launch | None:
@@ -228,7 +230,7 @@ def _launch(launcher: str, first: Field, rest: Sequence[Field]) -> Launch:
 
 
 def _started(launcher: str, first: Field, flags: Flags, rest: Sequence[Field]) -> Launch:
-    """The script with its arguments; `"$@"` at the end stands for arguments of the caller's."""
+    """The script with its arguments, without a final `"$@"`, which passes on the caller's."""
     script = [each for each in rest if each.word.text not in ('"$@"', "$@", '"$*"', "$*")]
     started = _shown(script[0]) if script else ""
     inner = _COMMANDS.get(_base(script[0])) if script else None
@@ -239,7 +241,7 @@ def _started(launcher: str, first: Field, flags: Flags, rest: Sequence[Field]) -
 
 
 def _flags(words: Sequence[Field], launcher: str) -> tuple[Flags, Sequence[Field]]:
-    """A launcher's own flags, those not known among them, and the words from the script on."""
+    """A launcher's own flags, unknown ones included, and the words from the script on."""
     found: list[tuple[Field, tuple[Field, ...]]] = []
     at = 0
     while at < len(words):
@@ -266,7 +268,7 @@ def _flags(words: Sequence[Field], launcher: str) -> tuple[Flags, Sequence[Field
 
 
 def _hides_flags(words: Sequence[Field], at: int = 0) -> bool:
-    """Whether the script is yet to come behind a word that is not known, as in `$ARGS train.py`."""
+    """Whether the script follows an unknown word, as in `$ARGS train.py`."""
     near = words[at : at + _NEAR]
     return any(each.text == "-m" or _SCRIPT.match(each.text) for each in near)
 
@@ -277,7 +279,7 @@ def _is_switch(text: str, launcher: str) -> bool:
 
 
 def flags_of(arguments: Sequence[Field]) -> tuple[Flags, tuple[Field, ...]]:
-    """A trainer's flags with the words behind each, and the words that belong to none."""
+    """A trainer's flags with the words after each, and the words that belong to none."""
     found: list[tuple[Field, list[Field]]] = []
     loose: list[Field] = []
     for word in arguments:
@@ -291,13 +293,13 @@ def flags_of(arguments: Sequence[Field]) -> tuple[Flags, tuple[Field, ...]]:
 
 
 def is_flag(word: Field) -> bool:
-    """Whether argparse takes a word for a flag: it begins with a dash and is no negative number."""
+    """Whether argparse reads a word as a flag: it begins with a dash and is no negative number."""
     text = word.text
     return len(text) > 1 and text.startswith("-") and NUMBER.fullmatch(text) is None
 
 
 def named(flag: Field) -> tuple[str, Field | None]:
-    """A flag's name, `-` as `_`, and the value behind its `=`, if it has one."""
+    """A flag's name, with `_` for `-`, and the value after its `=`, if it has one."""
     name, given, _ = flag.text.partition("=")
     value = flag.cut(len(name) + 1) if given else None
     return name.lstrip("-").replace("-", "_").replace(UNKNOWN, ""), value

@@ -1,9 +1,8 @@
 """Shell scripts to nodes: the processes that they start, with flags and variables.
 
-    read_script(text, origin) -> tuple[ShellDocument, ...]
-    looks_like_shell(text) -> bool
+read_script(text, origin) -> tuple[ShellDocument, ...] looks_like_shell(text) -> bool
 
-Nothing is run and nothing is guessed: a value that the script does not say literally is an
+Nothing is run and nothing is guessed: a value that the script does not contain literally is an
 `Unknown`. Each command that starts a training run gives a document of kind `launcher` and, if it
 passes flags, one of kind `flags`; `#SBATCH` lines give one of kind `slurm`; a file that sets
 variables and starts nothing (`config.env`) gives one of kind `environment`.
@@ -77,15 +76,14 @@ _HERE: Final = re.compile(r"localhost:(\d+(?:,\d+)*)")
 _COUNTED: Final = ("nodes", "per_node", "processes", "master_port")
 _BY_VARIABLES: Final = ("ms-swift", "llamafactory")
 _VARIABLES: Final = {"nodes": "NNODES", "per_node": "NPROC_PER_NODE", "master_port": "MASTER_PORT"}
-"""What programs that start torchrun themselves hand to it: ms-swift 4.0.4 to 4.6.0 cli/main.py
-`get_torchrun_args`; llamafactory 0.9.1 to 0.9.5 launcher.py `launch`."""
+"""Variables that programs which start torchrun themselves pass to it: ms-swift 4.0.4 to 4.6.0
+cli/main.py `get_torchrun_args`; llamafactory 0.9.1 to 0.9.5 launcher.py `launch`."""
 
 
 def processes(launcher: str, flags: Node) -> dict[str, Node]:
-    """Nodes, processes on each, and which devices, as far as a launcher's flags say so.
+    """The nodes, the processes on each, and the devices, as far as a launcher's flags set them.
 
-    A word that is no number (`--nproc_per_node gpu`, `--nnodes 1:4`) says nothing here: it stays
-    among the flags.
+    A word that is no number (`--nproc_per_node gpu`, `--nnodes 1:4`) stays among the flags.
     """
     found = dict(_counted(launcher, flags))
     if launcher not in ("deepspeed", "accelerate"):
@@ -121,10 +119,10 @@ def _filters(flags: Node) -> Iterator[tuple[str, Node]]:
 
 
 def _on_one_node(found: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
-    """Devices of this host chosen, or their number without a host file: there is one node.
+    """One node, if devices of this host are selected, or counted without a host file.
 
-    deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`. A host file at the default place,
-    /job/hostfile, would be read as well; whether there is one the script does not say.
+    deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`. A host file at the default path,
+    /job/hostfile, would be read as well; the script does not show whether there is one.
     """
     include = found.get("include")
     if include is not None:
@@ -137,7 +135,7 @@ def _on_one_node(found: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
 def _by_variables(
     launcher: str, environment: Mapping[str, Field], builder: Builder
 ) -> Iterator[tuple[str, Node]]:
-    """How many processes a program starts by itself, where it is started for several."""
+    """The processes that a program starts by itself, if variables configure several."""
     if launcher not in _BY_VARIABLES or _VARIABLES["per_node"] not in environment:
         return
     for key, name in _VARIABLES.items():
@@ -180,7 +178,7 @@ def is_batch_script(text: str) -> bool:
 
 
 def slurm(text: str, builder: Builder) -> Node:
-    """The options in the `#SBATCH` lines, by their long names; `time` and the like stay text."""
+    """The options in the `#SBATCH` lines, by their long names; values such as `time` stay texts."""
     source = whole(text)
     fields: dict[str, Node] = {}
     for line in _SBATCH.finditer(text):
@@ -205,9 +203,9 @@ def _options(words: list[Field], builder: Builder) -> dict[str, Node]:
 
 
 def _option(word: Field, following: list[Field]) -> tuple[str, int, Field | None]:
-    """An option's long name, how long its own word is, and its value.
+    """An option's long name, the length of its own word, and its value.
 
-    `--nodes=2`, `--nodes 2`, `-N 2` and `-N2` are the same.
+    `--nodes=2`, `--nodes 2`, `-N 2` and `-N2` are equivalent.
     """
     text = word.text
     after = following[0] if following and not following[0].text.startswith("-") else None
@@ -242,30 +240,32 @@ Kind = Literal["launcher", "flags", "slurm", "environment"]
 
 
 class ShellDocument(Struct, frozen=True):
-    """One thing that a script says."""
+    """One document of a script."""
 
     kind: Kind
     program: str
-    """The launcher; of flags, what is started; `sbatch`; nothing for an environment."""
+    """The launcher; for flags, the started program; `sbatch`; empty for an environment."""
     node: Node
-    """A mapping. A leaf's `written` is the word; a value that is not known is an `Unknown`."""
+    """A mapping. A leaf's `written` is the word; an unknown value is an `Unknown`."""
     command: int = -1
-    """Which command of the script; launcher and flags of one share it. -1: the whole file."""
+    """The number of the command in the script, equal for its launcher and flags. -1: the whole
+    file."""
     dialect: str | None = None
-    """Whose flags they are, by their names; None where these do not tell, `script` where they are
-    the program's own."""
+    """The program of the flags, by their names; None if these do not show it, `script` if they are
+    the user's own."""
     references: tuple[Reference, ...] = ()
     unknown: tuple[UnknownValue, ...] = ()
     loose: tuple[tuple[str, Span], ...] = ()
     """Words that belong to no flag."""
     folder: str = ""
-    """Where the command is started, from where the script is; empty: there, or nobody knows."""
+    """The directory in which the command starts, relative to the script; empty: the same, or
+    unknown."""
 
 
 def read_script(text: str, origin: Origin | str) -> tuple[ShellDocument, ...]:
-    """What a shell script says of the training runs that it starts.
+    """The documents of the training runs that a shell script starts.
 
-    Raises nothing; a text of more than `MAX_BYTES` characters gives nothing.
+    Raises nothing; a text of more than `MAX_BYTES` characters has none.
     """
     if len(text) > MAX_BYTES:
         return ()
@@ -287,7 +287,7 @@ def looks_like_shell(text: str) -> bool:
 
 
 def starts_training(text: str) -> bool:
-    """Whether some line of a text starts a training run."""
+    """Whether any line of a text starts a training run."""
     return _STARTS.search(text) is not None
 
 
@@ -351,7 +351,7 @@ def _flags(launch: Launch, number: int, builder: Builder) -> ShellDocument:
 
 
 def _composed(launch: Launch, number: int, builder: Builder) -> ShellDocument:
-    """What Hydra lays over the program's own file; beside another file it is no whole document."""
+    """The keys that Hydra composes over the program's own file; none over another file."""
     node, others = overridden(launch.arguments, builder)
     flags, loose = flags_of(others)
     given = builder.flags(flags)
@@ -370,7 +370,7 @@ def _environment(script: Script, builder: Builder) -> ShellDocument:
 
 
 def _variables(held: Mapping[str, Field], builder: Builder) -> Node:
-    """Variables as texts, each key's place being the name in its assignment."""
+    """Variables as texts, with the place of the name in each assignment."""
     fields = {}
     for name, field in held.items():
         length = len(name) if field.word.text.startswith(name) else None

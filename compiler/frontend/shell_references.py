@@ -1,4 +1,4 @@
-"""Whose flags a command passes, and which configuration files it names."""
+"""The program of a command's flags, and the configuration files that it names."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +11,12 @@ from tunec.schemas.source import Path, Span
 
 
 class Reference(Struct, frozen=True):
-    """A file that a command names, and what it is read as."""
+    """A file that a command names, and its kind."""
 
     path: Path
     """The key that names it; empty for a word that belongs to no flag."""
     file: str
-    """As written: relative to the folder in which the command runs."""
+    """As written: relative to the directory in which the command runs."""
     reader: str
     span: Span
 
@@ -64,14 +64,14 @@ _MARKS: Final[tuple[tuple[str, int, frozenset[str]], ...]] = (
         ),
     ),
 )
-"""How many of which flags tell whose they are, the particular ones first: LLaMA-Factory passes on
+"""How many of which flags identify a program, the most specific ones first: LLaMA-Factory passes on
 those of TrainingArguments (llamafactory 0.9.5 hparams/parser.py `_TRAIN_ARGS`)."""
 OWN: Final = "script"
 _EXAMPLES: Final = re.compile(
     r"(\A|/)(train_(dreambooth|text_to_image|controlnet|instruct_pix2pix|t2i_adapter|control|"
     r"cogvideox|lcm_distill|custom_diffusion|unconditional)|textual_inversion)\w*\.py\Z"
 )
-"""Scripts below `examples` of huggingface/diffusers that train, each with flags of its own."""
+"""Training scripts below `examples` of huggingface/diffusers, which have their own flags."""
 _COOKBOOK: Final = re.compile(
     r"(\A|[/.])llama_(recipes|cookbook)[/.]finetuning(\.py)?\Z|(\A|/)(llama_)?finetuning\.py\Z"
 )
@@ -83,13 +83,13 @@ _COOKBOOK_FEW: Final = _COOKBOOK_MARKS | {
     *("dist_checkpoint_root_folder", "low_cpu_fsdp", "num_epochs", "one_gpu", "output_dir"),
     *("run_validation", "save_model", "use_fast_kernels", "use_fp16", "val_batch_size"),
 }
-"""meta-llama/llama-cookbook: the module, or the script of its folder that only starts it. Where it
-is told a model, and one of these marks at the most, the others are its own as well."""
+"""meta-llama/llama-cookbook: the module, or the script in its folder that starts it. If it gets a
+model, and at most one of these marks, the other flags must be its own as well."""
 _ALPACA: Final = re.compile(r"(\A|/)finetune\.py\Z")
 _ALPACA_MARKS: Final = frozenset(
     {"micro_batch_size", "cutoff_len", "lora_target_modules", "val_set_size", "train_on_inputs"}
 )
-"""tloen/alpaca-lora 8bb8579 finetune.py `train`, and the scripts that were made of it."""
+"""tloen/alpaca-lora 8bb8579 finetune.py `train`, and scripts derived from it."""
 GLM4: Final = re.compile(r"(\A|/)finetune(_hf|_vision)?\.py\Z")
 """zai-org/GLM-4 3f79b54 finetune/finetune.py and finetune_vision.py `main`: data, model,
 configuration."""
@@ -100,16 +100,16 @@ _SAT_MARKS: Final = frozenset(
         *("skip_init", "distributed_backend", "lr_decay_style", "checkpoint_activations"),
     }
 )
-"""SwissArmyTransformer 0.4.12 sat/arguments.py, of which the scripts of VisualGLM, CogVLM and
-CogAgent take their flags."""
+"""SwissArmyTransformer 0.4.12 sat/arguments.py, which provides the flags of the scripts of
+VisualGLM, CogVLM and CogAgent."""
 _MEGATRON_MARKS: Final = frozenset(
     {
         *("seq_length", "max_position_embeddings", "micro_batch_size", "global_batch_size"),
         *("tensor_model_parallel_size", "data_path", "data_impl", "vocab_file", "merge_file"),
     }
 )
-"""Flags of Megatron-LM, of which SwissArmyTransformer has those above and not these (NVIDIA's
-megatron/arguments.py, as microsoft/Megatron-DeepSpeed has it)."""
+"""Flags of Megatron-LM that SwissArmyTransformer lacks, unlike those above (NVIDIA's
+megatron/arguments.py, in microsoft/Megatron-DeepSpeed)."""
 _OPENRLHF: Final = re.compile(r"(?:\A|/)openrlhf([./])cli\1train_(sft|dpo|rm|ppo_ray)(?:\.py)?\Z")
 _OF_OPENRLHF: Final = {
     "sft": "openrlhf",
@@ -123,22 +123,22 @@ _SD_SCRIPTS: Final = re.compile(
     r"(?:sdxl|sd3|flux|lumina|anima)_train|(?:sdxl_)?train_textual_inversion(?:_XTI)?|"
     r"(?:sdxl_|flux_)?train_control_net(?:_lllite(?:_old)?)?)\.py\Z"
 )
-"""Scripts of kohya-ss/sd-scripts that train; its train_controlnet.py is called as one of diffusers'
-is."""
+"""Training scripts of kohya-ss/sd-scripts; its train_controlnet.py has the name of one of
+diffusers' scripts."""
 _SD_MARKS: Final = frozenset(
     {
         *("config_file", "dataset_config", "train_data_dir", "network_module", "output_name"),
         *("in_json", "max_data_loader_n_workers", "save_model_as", "save_every_n_epochs"),
     }
 )
-"""Flags of each of them, one of which every command has (library/train_util.py, config_util.py)."""
+"""Flags of these scripts; every command has one of them (library/train_util.py, config_util.py)."""
 _MUSUBI: Final = re.compile(
     r"(?:\A|/)(?:flux_2|flux_kontext|fpack|hidream_o1|hv|hv_1_5|ideogram4|kandinsky5|krea2|qwen_image|"
     r"wan|zimage)_train(?:_network(?:_self_flow)?)?\.py\Z"
 )
-"""Scripts of kohya-ss/musubi-tuner that train."""
+"""Training scripts of kohya-ss/musubi-tuner."""
 _MUSUBI_MARKS: Final = frozenset({"config_file", "dataset_config", "dit", "network_module"})
-"""Flags one of which every command has (training/trainer_base.py `_validate_args_and_init`)."""
+"""Every command has one of these flags (training/trainer_base.py `_validate_args_and_init`)."""
 _OF_KOHYA: Final = (
     ("sd-scripts", _SD_SCRIPTS, _SD_MARKS),
     ("musubi-tuner", _MUSUBI, _MUSUBI_MARKS),
@@ -147,7 +147,7 @@ SCRIPTS: Final = (
     *("diffusers", "llama-cookbook", "alpaca-lora", "sat", "openrlhf", "openrlhf-rm"),
     "openrlhf-ppo",
 )
-"""Makers whose scripts' flags rules read as they are written, and by no table."""
+"""Programs whose flags rules read as written, without a table."""
 _FEW: Final = 2
 OF_EXAMPLES: Final = re.compile(
     r"(?:\A|/)run_(?:clm|mlm|plm|fim|glue|xnli|classification|ner|qa|qa_beam_search|seq2seq_qa|swag|"
@@ -161,12 +161,12 @@ _OF_MAKERS: Final = re.compile(
     r"qlora)\.py\Z"
 )
 """haotian-liu/LLaVA c121f04, lm-sys/FastChat 0e6d3e4, OpenGVLab/InternVL 2410d1d, QwenLM/Qwen3-VL
-9658872, huggingface/alignment-handbook and artidoro/qlora 00e5ad2: scripts that give their flags to
+9658872, huggingface/alignment-handbook and artidoro/qlora 00e5ad2: scripts that pass their flags to
 TrainingArguments."""
 _OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z|(\A|/)(swift[/.]cli|open_instruct)[/.]")
-"""The example scripts of transformers with a loop of their own share some of the flags, and so does
-ms-swift, whose arguments have other defaults (ms-swift 3.0 swift/llm/argument), and Open Instruct,
-with losses of its own (allenai/open-instruct open_instruct/dpo_utils.py)."""
+"""Programs with their own training loop or defaults that share some of the flags: example scripts
+of transformers, ms-swift (ms-swift 3.0 swift/llm/argument), and Open Instruct with its own losses
+(allenai/open-instruct open_instruct/dpo_utils.py)."""
 _SERVES: Final = re.compile(r"\Atrl\b.*\bvllm[-_]serve\b")
 """TRL's server trains nothing (trl 0.16 to 1.16.0 scripts/vllm_serve.py)."""
 OWN_ENGINE: Final = frozenset(
@@ -195,9 +195,9 @@ _FILE: Final = re.compile(r"[^\0]+\.(json|ya?ml|toml|env)", re.IGNORECASE)
 
 
 def dialect_of(program: str, node: Node) -> str | None:
-    """Whose flags they are: by the program that is started, else by their names.
+    """The program of the flags: by the started program, else by their names.
 
-    `script`: those of an unknown program, whatever some of them are called.
+    `script`: those of an unknown program, even if some have known names.
     """
     keys = set(node.fields or ())
     if (started := _by_program(program, keys)) is not None:
@@ -215,7 +215,7 @@ def dialect_of(program: str, node: Node) -> str | None:
 
 
 def _by_program(program: str, keys: set[str]) -> str | None:
-    """Whose flags they are by the name of the program, where that alone or a few flags tell."""
+    """The program of the flags by the program's name, if that or a few flags identify it."""
     if _SERVES.search(program):
         return OWN
     first = program.partition(" ")[0].partition(".")[0]
@@ -230,14 +230,14 @@ def _by_program(program: str, keys: set[str]) -> str | None:
 
 
 def _is_cookbook(keys: set[str]) -> bool:
-    """Whether flags are llama-cookbook's: by two marks, or by a model that no other program has."""
+    """Whether flags are llama-cookbook's: by two marks, or by its own flag for the model."""
     return len(keys & _COOKBOOK_MARKS) > 1 or ("model_name" in keys and keys <= _COOKBOOK_FEW)
 
 
 def is_of_trainers(program: str, node: Node) -> bool:
     """Whether a script is known to read the trainer's fields, however few of its flags are those.
 
-    Copies of the examples that start DeepSpeed's engine take `--deepspeed` without a value.
+    Copies of the examples that start DeepSpeed's engine have `--deepspeed` without a value.
     """
     fields = node.fields or {}
     switch = fields.get("deepspeed")
@@ -247,7 +247,7 @@ def is_of_trainers(program: str, node: Node) -> bool:
 
 
 def starts_engine(node: Node) -> bool:
-    """Whether flags are those of a script that starts DeepSpeed's engine without a trainer."""
+    """Whether flags belong to a script that starts DeepSpeed's engine without a trainer."""
     fields = node.fields or {}
     switch = fields.get("deepspeed")
     if switch is not None and switch.value is not True:
@@ -273,11 +273,11 @@ def launcher_references(launcher: str, node: Node) -> tuple[Reference, ...]:
 def positional_references(
     dialect: str | None, program: str, words: Sequence[tuple[str, Span]]
 ) -> tuple[Reference, ...]:
-    """The file that is given by itself: `train.py args.yaml`, `axolotl train config.yml`.
+    """The file that is a positional argument: `train.py args.yaml`, `axolotl train config.yml`.
 
-    transformers 5.23.0 hf_argparser.py `parse_json_file` and `parse_yaml_file`, as its example
-    scripts use them with one word; llamafactory 0.9.5 hparams/parser.py `read_args`; axolotl 0.19.0
-    cli/main.py `train`. Of GLM-4's scripts it is the third word.
+    transformers 5.23.0 hf_argparser.py `parse_json_file` and `parse_yaml_file`, which its example
+    scripts use for a single word; llamafactory 0.9.5 hparams/parser.py `read_args`; axolotl 0.19.0
+    cli/main.py `train`. For GLM-4's scripts it is the third word.
     """
     if GLM4.search(program) and len(words) >= _WORDS_OF_GLM4:
         return tuple(

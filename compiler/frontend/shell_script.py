@@ -1,8 +1,8 @@
-"""The commands that a script runs, in order, with the variables as they then are.
+"""The commands that a script runs, in order, with the values of variables at that point.
 
-A variable that a branch or a loop sets is not known behind it, unless every way gives the same. Nor
-is one known within a branch that its value as written does not take: something else sets it there.
-No command is run, no file is read, and no substitution is guessed.
+A variable that a branch or a loop sets is unknown after it, unless all branches set the same value.
+It is also unknown in a branch that its written value would not take, as something else must set it
+there. No command is run, no file is read, and no substitution is guessed.
 """
 
 import re
@@ -32,7 +32,7 @@ _MAX_BLOCKS: Final = 64
 _MAX_NESTED: Final = 3
 
 _EXPANDED: Final = re.compile(r"[*?\[]|\{[^{}$]*(?:\.\.|,)[^{}]*\}")
-"""A word that the shell makes several of: `{0..7}`, `configs/*.yaml`."""
+"""A word that the shell expands to several: `{0..7}`, `configs/*.yaml`."""
 _OPENING: Final = frozenset({"if", "while", "until", "for", "select", "case", "{", "function"})
 _CLOSING: Final = frozenset({"fi", "done", "esac", "}"})
 _BRANCHING: Final = frozenset({"else", "elif"})
@@ -44,21 +44,22 @@ _OF_CD: Final = frozenset({"--", "-P", "-L"})
 
 
 class Run(Struct, frozen=True):
-    """A command as it is started: its arguments, and the environment variables it is given."""
+    """A started command: its arguments and its environment variables."""
 
     fields: tuple[Field, ...]
     environment: Mapping[str, Field]
     folder: str = ""
-    """Where it is started, from where the script is; empty where that is the same, or not known."""
+    """The directory in which it starts, relative to the script; empty if it is the same, or
+    unknown."""
 
 
 class Script(Struct, frozen=True):
-    """All that a script starts, and every variable it sets, as they are at its end."""
+    """The commands that a script starts, and the final values of its variables."""
 
     runs: tuple[Run, ...]
     variables: Mapping[str, Field]
     files: Mapping[str, str]
-    """The texts of files that it writes, by their paths; empty where that is not known."""
+    """The texts of files that it writes, by path; empty if the text is unknown."""
 
 
 def follow(source: Chars) -> Script:
@@ -70,25 +71,26 @@ def follow(source: Chars) -> Script:
 
 
 class _Block(Struct):
-    """A branch or loop: the variables before it, and what its ways so far agree on."""
+    """A branch or loop: the variables before it, and the values that its branches share so far."""
 
     before: dict[str, Value]
     merged: dict[str, Value | None] | None = None
     has_every_way: bool = False
-    """Whether an `else` leaves no way past it."""
+    """Whether an `else` covers all other cases."""
     is_apart: bool = False
-    """Whether it is a shell of its own, of whose variables and `cd` nothing stays."""
+    """Whether it is a subshell, whose variables and `cd` have no later effect."""
     tests: list[tuple[Sequence[Word], str]] = field(default_factory=list)
-    """The commands of the test that is being read, or was last."""
+    """The commands of the current or last test."""
     is_tested: bool = False
-    """Whether that test is being read."""
+    """Whether the test is still being read."""
     taken: set[str] = field(default_factory=set)
-    """What a test asks about whose way is the one that is taken, which leaves the others out."""
+    """Variables in a test whose branch is taken, so that the other branches are not."""
     hidden: dict[str, tuple[Value, Value]] = field(default_factory=dict)
-    """Variables that this way forgets: what stands for each, and what it holds behind the way."""
+    """Variables that are unknown in this branch: the placeholder of each, and its value after
+    it."""
 
     def merge(self, end: Mapping[str, Value]) -> None:
-        """Add the variables at the end of one way; None stands for a value that ways differ in."""
+        """Merge the variables at the end of a branch; None means that branches differ."""
         if self.merged is None:
             self.merged = dict(end)
             return
@@ -104,7 +106,7 @@ _WHOLE: Final = tuple(
     for empty in ("''", '""')
     for options in (["-r", "-d", empty], ["-d", empty, "-r"], ["-rd", empty], ["-d", empty])
 )
-"""Options of `read` with which it reads up to the end: bash manual 4.2."""
+"""Options of `read` by which it reads to the end: bash manual 4.2."""
 
 
 class _Follower(Struct):
@@ -118,7 +120,7 @@ class _Follower(Struct):
     nested: int = 0
     files: dict[str, str] = field(default_factory=dict)
     is_doubtful: bool = False
-    """Whether the next command runs only if the one before it says so."""
+    """Whether the next command only runs if the previous one succeeds or fails."""
 
     def runs(self, source: Chars) -> Iterator[Run]:
         for command in commands(source):
@@ -139,7 +141,7 @@ class _Follower(Struct):
     # ── structure ────────────────────────────────────────────────────────────────────────────────
 
     def _structure(self, command: Command) -> Sequence[Word]:
-        """Step into and out of branches, and return the words behind the words that do so."""
+        """Enter and leave branches, and return the words after their keywords."""
         words: Sequence[Word] = command.words
         while words:
             name = _plain(words[0])
@@ -162,7 +164,7 @@ class _Follower(Struct):
         return ()
 
     def _loop(self, words: Sequence[Word]) -> None:
-        """`for NAME in WORDS`: known inside where there is but one word."""
+        """`for NAME in WORDS`: the variable is known inside if there is one word."""
         if _plain(words[0]) not in ("for", "select") or len(words) < 2:
             return
         is_one = len(words) == 4 and not _EXPANDED.search(words[3].written.text)
@@ -186,7 +188,7 @@ class _Follower(Struct):
             self._forget(block, block.taken)
 
     def _enter(self) -> None:
-        """Behind a test: what it asks about is something else if it is not met as it stands."""
+        """Enter a branch: if its test fails for the known values, they are wrong, so unknown."""
         if not self.blocks or self.too_deep:
             return
         block = self.blocks[-1]
@@ -204,7 +206,7 @@ class _Follower(Struct):
             self.known[name] = stand_in
 
     def _way_of(self, block: _Block) -> dict[str, Value]:
-        """The variables at the end of a way, with what it forgot and did not set."""
+        """The variables at the end of a branch, with those that it made unknown and did not set."""
         for name, (stand_in, held) in block.hidden.items():
             if self.known.get(name) is stand_in:
                 self.known[name] = held
@@ -278,7 +280,7 @@ class _Follower(Struct):
         self._set(FOLDER, at, words[0].written if words else at)
 
     def _write(self, words: Sequence[Word], command: Command) -> None:
-        """`cat > FILE <<EOF`, `tee FILE <<EOF`, `echo TEXT > FILE`: not what is written twice."""
+        """`cat > FILE <<EOF`, `tee FILE <<EOF`, `echo TEXT > FILE`; a second text is unknown."""
         name = _plain(words[0])
         target = command.output if name in ("cat", "echo") else None
         target = words[1] if name == "tee" and len(words) == 2 else target
@@ -294,7 +296,7 @@ class _Follower(Struct):
         self.files[path] = "" if self.files.get(path, text) != text else text
 
     def _read(self, words: Sequence[Word], document: Word | None) -> None:
-        """`read -r -d '' NAME <<EOF` puts a text into one variable; other input is not known."""
+        """`read -r -d '' NAME <<EOF` reads a text into one variable; other input is unknown."""
         options = [word.written.text for word in words[:-1]]
         is_whole = document is not None and options in _WHOLE
         for word in words[-1:] if is_whole else words:
@@ -346,7 +348,7 @@ class _Follower(Struct):
 
 
 def _same(one: Value | None, other: Value | None) -> bool:
-    """Whether two values are the same text, wherever each is written."""
+    """Whether two values are the same text, at any places."""
     if isinstance(one, Chars) and isinstance(other, Chars):
         return one.text == other.text
     if isinstance(one, tuple) and isinstance(other, tuple):
@@ -355,7 +357,7 @@ def _same(one: Value | None, other: Value | None) -> bool:
 
 
 def _plain(word: Word) -> str:
-    """A word of one unquoted stretch of text; "" for any other."""
+    """The text of a word with a single unquoted part; "" for any other."""
     if len(word.parts) != 1 or word.items is not None:
         return ""
     part = word.parts[0]
@@ -363,7 +365,7 @@ def _plain(word: Word) -> str:
 
 
 def _nested(arguments: Sequence[Field]) -> Chars | None:
-    """The script inside `eval ...` and `bash -c ...`, also behind `srun` and the like."""
+    """The script inside `eval ...` and `bash -c ...`, also after `srun` and similar."""
     texts = [each.text for each in arguments]
     if texts[:1] == ["eval"]:
         blank = Chars(" ", (0,))

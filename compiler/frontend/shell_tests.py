@@ -1,4 +1,4 @@
-"""What the test of an `if` comes to where its words are known, and of which variables it speaks."""
+"""The result of an `if` test whose words are known, and the variables in it."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from tunec.compiler.frontend.shell_variables import Value, fields
 from tunec.compiler.frontend.shell_words import Word
 
 Tests = Sequence[tuple[Sequence[Word], str]]
-"""The commands between `if` and `then`, each with what ends it."""
+"""The commands between `if` and `then`, each with its end."""
 _BRACKETS: Final = frozenset({"[", "[[", "]", "]]", "test", "(", ")", "(("})
 _NUMBERS: Final = {"-eq": eq, "-ne": ne, "-gt": gt, "-ge": ge, "-lt": lt, "-le": le}
 _TEXTS: Final = {"=": eq, "==": eq, "!=": ne}
@@ -17,14 +17,14 @@ _NAME: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
 
 
 def names_in(tests: Tests) -> Iterator[str]:
-    """The variables that a test asks about."""
+    """The variables in a test."""
     for words, _ in tests:
         for word in words:
             yield from _NAME.findall(word.written.text)
 
 
 def is_met(tests: Tests, known: Mapping[str, Value]) -> bool | None:
-    """Whether a test is met; None where that is not known, or the test is of another kind."""
+    """Whether a test succeeds; None if that is unknown, or the test is of another kind."""
     found = [_one(words, known) for words, _ in tests]
     joints = {end.strip() for _, end in tests[:-1]}
     if not found or not joints <= {"&&"} or None in found:
@@ -33,7 +33,7 @@ def is_met(tests: Tests, known: Mapping[str, Value]) -> bool | None:
 
 
 def _one(words: Sequence[Word], known: Mapping[str, Value]) -> bool | None:
-    """`[ A -gt B ]`, `[[ A == B ]]`, or a part of one."""
+    """The result of `[ A -gt B ]`, `[[ A == B ]]`, or a part of one."""
     inner = [word for word in words if word.written.text not in _BRACKETS]
     if len(inner) != len(_PAIR):
         return None

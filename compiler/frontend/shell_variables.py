@@ -1,6 +1,6 @@
-"""What a script's words come to, as far as the script itself says (bash manual 3.5).
+"""The expansion of a script's words, as far as the script determines it (bash manual 3.5).
 
-U+0000 stands for text that only running the script would tell; bash itself holds none in a value.
+U+0000 represents text that is only known at run time; bash itself allows none in a value.
 """
 
 import re
@@ -15,9 +15,9 @@ from tunec.compiler.frontend.shell_words import Chars, Part, Word, joined, whole
 
 UNKNOWN: Final = "\0"
 NOWHERE: Final = -1
-"""The index of a character that is computed: the script does not write it."""
+"""The index of a computed character, which is not in the script."""
 MAX_LENGTH: Final = 1 << 14
-"""Characters of one value: `A=$B$B`, `B=$C$C` and so on would double without end."""
+"""The most characters of one value: `A=$B$B`, `B=$C$C` and so on would double without end."""
 MAX_FIELDS: Final = 20_000
 
 _PARAMETER: Final = re.compile(
@@ -33,27 +33,27 @@ Value = Chars | tuple[Chars, ...]
 
 
 class Field(Struct, frozen=True):
-    """One argument of a command, and where the word stands that it comes from."""
+    """One argument of a command, with the word that it comes from."""
 
     chars: Chars
     word: Chars
 
     @property
     def text(self) -> str:
-        """The argument; it holds UNKNOWN where it is not known."""
+        """The argument; it contains UNKNOWN for unknown parts."""
         return self.chars.text
 
     @property
     def is_known(self) -> bool:
-        """Whether the script says all of it."""
+        """Whether the script determines all of it."""
         return UNKNOWN not in self.chars.text
 
     def cut(self, start: int) -> "Field":
-        """What follows its first characters: the value in `--name=value`."""
+        """The rest after its first characters: the value in `--name=value`."""
         return Field(self.chars.cut(start), self.word)
 
     def place(self) -> tuple[int, int]:
-        """Where it is written: its own characters where they stand together, else the word."""
+        """The place where it is written: its own characters if contiguous, else the word."""
         at, around = self.chars.at, [index for index in self.word.at if index != NOWHERE]
         if not self.text:
             end = around[-1] + 1 if around else 0
@@ -69,12 +69,12 @@ class Field(Struct, frozen=True):
 
 
 def unknown(written: Chars) -> Chars:
-    """What stands for a stretch that is not known."""
+    """The placeholder of an unknown part."""
     return Chars(UNKNOWN, written.at[:1] if written.at else (0,))
 
 
 def assignment(word: Word) -> tuple[str, bool] | None:
-    """The variable that a word assigns to, and whether the value is added to what it holds."""
+    """The variable that a word assigns, and whether the value is appended."""
     if not word.parts or word.parts[0].kind != "literal" or word.parts[0].quoted:
         return None
     found = _ASSIGNED.match(word.parts[0].chars.text)
@@ -82,7 +82,7 @@ def assignment(word: Word) -> tuple[str, bool] | None:
 
 
 def assigned(word: Word, known: Mapping[str, Value]) -> Value:
-    """The value that an assignment gives."""
+    """The value of an assignment."""
     name, adds = assignment(word) or ("", False)
     before = known.get(name)
     if word.items is not None:
@@ -97,14 +97,14 @@ def assigned(word: Word, known: Mapping[str, Value]) -> Value:
 
 
 def read_whole(document: Word, known: Mapping[str, Value]) -> Chars:
-    """A here-document as `read -d ''` puts it into one variable: without blanks around it."""
+    """A here-document as `read -d ''` assigns it to one variable: without surrounding blanks."""
     text = _bounded(_text(document.parts, known), document.written)
     start = len(text.text) - len(text.text.lstrip(" \t\n"))
     return text.cut(start, max(len(text.text.rstrip(" \t\n")), start))
 
 
 def fields(words: Iterable[Word], known: Mapping[str, Value]) -> list[Field]:
-    """The arguments that words come to: variables put in, unquoted ones divided at blanks."""
+    """The arguments that words expand to: variables are replaced, unquoted ones split at blanks."""
     found: list[Field] = []
     for word in words:
         if len(found) >= MAX_FIELDS:
@@ -115,13 +115,13 @@ def fields(words: Iterable[Word], known: Mapping[str, Value]) -> list[Field]:
 
 
 _OF_FLAGS: Final = re.compile(r"(?i)arg|opt|extra|flag|param")
-"""What a variable is called that may hold further flags, or none."""
+"""Names of variables that may hold further flags, or none."""
 
 
 def _left_empty(word: Word, before: str) -> list[Field]:
-    """What stands for an empty variable behind a flag: its user is to fill it in.
+    """A placeholder for an empty variable after a flag, which the user must fill in.
 
-    As it is, the flag is given without a value; nobody means that.
+    Expanded literally, the flag would have no value, which nobody intends.
     """
     is_behind = before.startswith("--") and "=" not in before
     is_variable = [each.kind for each in word.parts] == ["parameter"]
@@ -149,7 +149,7 @@ def _divided(word: Word, known: Mapping[str, Value]) -> Iterator[Field]:
 
 
 def _pieces(value: Chars) -> Iterator[Chars]:
-    """A text divided at its blanks; where one opens or ends it, the first or last is empty."""
+    """A text split at its blanks; if it begins or ends with one, the first or last is empty."""
     start = 0
     for blank in _BLANKS.finditer(value.text):
         yield value.cut(start, blank.start())
@@ -158,12 +158,12 @@ def _pieces(value: Chars) -> Iterator[Chars]:
 
 
 def _text(parts: Sequence[Part], known: Mapping[str, Value]) -> list[Chars]:
-    """The pieces of a value that is not divided."""
+    """The pieces of a value that is not split."""
     return [_scalar(value) for part in parts for value in _values(part, known)[:1]]
 
 
 def _values(part: Part, known: Mapping[str, Value]) -> Sequence[Chars]:
-    """What a part of a word stands for: one text, or each element of an array."""
+    """The value of a word's part: one text, or each element of an array."""
     if part.kind == "literal":
         return (part.chars,)
     if part.kind == "opaque":
@@ -172,7 +172,7 @@ def _values(part: Part, known: Mapping[str, Value]) -> Sequence[Chars]:
 
 
 def _opaque(written: Chars, known: Mapping[str, Value]) -> Chars:
-    """A command's output, which is unknown, or a sum of what is known."""
+    """A command's output, which is unknown, or a known sum."""
     text = written.text
     told = _EXPRESSION.fullmatch(text) or _BY_EXPR.fullmatch(text)
     if told is None:
@@ -191,7 +191,7 @@ def _opaque(written: Chars, known: Mapping[str, Value]) -> Chars:
 
 _EXPRESSION: Final = re.compile(r"\$\(\((?P<sum>.*)\)\)", re.DOTALL)
 _BY_EXPR: Final = re.compile(r"\$\(\s*expr (?P<sum>.*)\)")
-"""coreutils 9.4 src/expr.c: whole numbers, as `$(( ... ))` has them."""
+"""coreutils 9.4 src/expr.c: whole numbers, as in `$(( ... ))`."""
 FOLDER: Final = "PWD"
 _SELF: Final = r"(?:\$0|\$\{0\}|\$BASH_SOURCE\b|\$\{BASH_SOURCE(?:\[0\])?(?::-\$\{?0\}?)?\})"
 _PATH: Final = r"(?P<path>\x01|[\w./-]+)"
@@ -209,9 +209,9 @@ _MOST_STEPS: Final = 8
 
 
 def _folder(text: str, known: Mapping[str, Value]) -> str | None:
-    """The path that `$(dirname "$0")` and the like print: from the script, or from where it runs.
+    """The path that `$(dirname "$0")` and similar commands print; None for other commands.
 
-    None for any other command.
+    It is relative to the script, or to its current directory.
     """
     if text in ("$(pwd)", "`pwd`"):
         return _path_of(FOLDER, known)
@@ -264,7 +264,7 @@ def _parameter(written: Chars, known: Mapping[str, Value], depth: int) -> Sequen
 def _default(
     written: Chars, found: re.Match[str], known: Mapping[str, Value], depth: int
 ) -> Sequence[Chars]:
-    """`${NAME:-word}`: the word, for a variable that the script does not set."""
+    """`${NAME:-word}`: the word, if the script does not set the variable."""
     rest = found["rest"] or ""
     mark = next((each for each in _DEFAULTS if rest.startswith(each)), None)
     if mark is None:
@@ -288,7 +288,7 @@ def _element(held: Value, index: str, written: Chars) -> Chars:
 
 
 def _scalar(value: Value) -> Chars:
-    """A value where one text is asked for: the first element of an array."""
+    """A value as one text: for an array its first element."""
     if isinstance(value, Chars):
         return value
     return value[0] if value else whole("")

@@ -1,7 +1,7 @@
-"""Shell text to commands and words, as bash divides it (bash manual 3.1 and 3.2), nothing expanded.
+"""Shell text to commands and words, split as in bash (bash manual 3.1 and 3.2), nothing expanded.
 
-Every character keeps its index in the file, so that a word that later comes out of a variable still
-knows where it was written. Reading is one pass over the text whatever the text is.
+Every character keeps its index in the file, so that a word from a variable still knows where it was
+written. The text is read in a single pass.
 """
 
 import re
@@ -15,7 +15,7 @@ from tunec.schemas.caches import cached
 MAX_COMMANDS: Final = 5_000
 MAX_WORDS: Final = 20_000
 MAX_PARTS: Final = 100_000
-"""Of a script that has more, the rest is not read."""
+"""The most parts of a script; the rest is not read."""
 
 _BLANK: Final = re.compile(r"(?:[ \t\r]|\\\r?\n)*")
 _PLAIN: Final = re.compile(r"""[^\s'"\\$`;&|<>()]+""")
@@ -28,7 +28,7 @@ _CONTINUED: Final = re.compile(r"\\\r?\n")
 _ESCAPED_IN_DOUBLE: Final = ('"', "\\", "$", "`")
 _BRACKETS: Final = {"{": "}", "(": ")"}
 _SUMS: Final[tuple[list[str], ...]] = ([], ["for"])
-"""What stands before `((`, in which the shell counts and takes nothing for a command."""
+"""Words before `((`, in which the shell evaluates arithmetic and no commands."""
 _BETWEEN_ITEMS: Final = "\n;&|<>("
 
 
@@ -39,7 +39,7 @@ class Chars(Struct, frozen=True):
     at: Sequence[int]
 
     def cut(self, start: int, end: int | None = None) -> "Chars":
-        """A stretch of it."""
+        """A part of it."""
         return Chars(self.text[start:end], self.at[start:end])
 
 
@@ -49,7 +49,7 @@ def whole(text: str) -> Chars:
 
 
 def joined(pieces: Sequence[Chars]) -> Chars:
-    """Pieces one after the other."""
+    """Pieces, concatenated."""
     if len(pieces) == 1:
         return pieces[0]
     places = tuple(index for piece in pieces for index in piece.at)
@@ -57,9 +57,10 @@ def joined(pieces: Sequence[Chars]) -> Chars:
 
 
 class Part(Struct, frozen=True):
-    """A stretch of a word.
+    """A part of a word.
 
-    Literal text, a parameter (`$X`, `${X:-1}`), or what only running tells (`$(nproc)`).
+    Literal text, a parameter (`$X`, `${X:-1}`), or text that is only known at run time
+    (`$(nproc)`).
     """
 
     kind: Literal["literal", "parameter", "opaque"]
@@ -84,7 +85,7 @@ class Command(Struct, frozen=True):
     document: Word | None = None
     """The here-document that it reads, as one word in double quotes, or in single ones."""
     output: Word | None = None
-    """The file that it writes anew."""
+    """The file that it overwrites."""
 
 
 @cached(8)
@@ -173,7 +174,7 @@ class _Reader(Struct):
         return tuple(found)
 
     def _take(self, parts: list[Part]) -> bool:
-        """Add the next stretch of a word to its parts; whether the word goes on."""
+        """Add the next part of a word; return whether the word continues."""
         self.parts += 1
         if self.parts > MAX_PARTS:
             self.at = len(self.text)
@@ -223,7 +224,7 @@ class _Reader(Struct):
         self.at += 1
 
     def _backslash_in_double(self, parts: list[Part]) -> None:
-        """Bash manual 3.1.2.3: it escapes five characters only, and stands for itself elsewhere."""
+        """Bash manual 3.1.2.3: a backslash escapes five characters, and is literal otherwise."""
         continued = _CONTINUED.match(self.text, self.at)
         if continued is not None:
             self.at = continued.end()
@@ -260,14 +261,14 @@ class _Reader(Struct):
         return Part(kind, self.source.cut(start, self.at), quoted)
 
     def _to(self, mark: str) -> None:
-        """Step behind the next `mark` that no backslash escapes; the text's end if none."""
+        """Move behind the next `mark` that no backslash escapes, or to the text's end."""
         self.at += 1
         while self.at < len(self.text) and self.text[self.at] != mark:
             self.at += 2 if self.text[self.at] == "\\" else 1
         self.at = min(self.at + 1, len(self.text))
 
     def _brackets(self, opening: str) -> None:
-        """Step behind the bracket that closes the one that stands here."""
+        """Move behind the bracket that closes the one at this place."""
         closing, depth = _BRACKETS[opening], 0
         while self.at < len(self.text):
             character = self.text[self.at]
@@ -296,7 +297,7 @@ class _Reader(Struct):
             self.documents.append(last)
 
     def _document(self, last: str, *, is_plain: bool) -> Word:
-        """The text of the next lines until the last one; plain where its name is quoted."""
+        """The text of the next lines until the last one; not expanded if its name is quoted."""
         start = end = min(self._line_end() + 1, len(self.text))
         while end < len(self.text):
             following = self.text.find("\n", end) + 1 or len(self.text)
@@ -309,7 +310,7 @@ class _Reader(Struct):
         return Word(tuple(_Reader(body).expanded()), body)
 
     def expanded(self) -> list[Part]:
-        """The parts of a here-document's text: double quotes stand for themselves there."""
+        """The parts of a here-document's text, in which double quotes are literal."""
         parts: list[Part] = []
         while self.at < len(self.text) and len(parts) < MAX_PARTS:
             plain = _IN_DOUBLE.match(self.text, self.at)

@@ -1,4 +1,4 @@
-"""What a script writes to a file before it starts its program."""
+"""The files that a script writes before it starts its program."""
 
 import re
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from tunec.schemas.caches import cached
 _OPEN_WORD: Final = re.compile(
     rf'"[^"\n]*{LEFT_OPEN}[^"\n]*"|[^\s",:{{}}\[\]]*{LEFT_OPEN}[^\s",:{{}}\[\]]*'
 )
-"""A word of a text with a variable whose value the script does not say."""
+"""A word of a text with a variable whose value is unknown."""
 
 
 def written_in(script: str, named: str) -> str | None:
-    """What a script writes to a file before it starts the program: empty where that is not known.
+    """The text that a script writes to a file before it starts the program; empty if it is unknown.
 
     None: it writes none of that name.
     """
@@ -30,5 +30,5 @@ def written_in(script: str, named: str) -> str | None:
 
 @cached(1)
 def _files_of(text: str) -> Mapping[str, str]:
-    """The files that a script writes: each of its commands asks for them."""
+    """The files that a script writes; cached, as each of its commands needs them."""
     return follow(whole(text)).files

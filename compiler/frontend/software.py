@@ -1,4 +1,4 @@
-"""`software`: the versions that run, of a spec or of its hardware."""
+"""`software`: the versions of programs, in a spec or its hardware."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -37,20 +37,20 @@ PROGRAMS: Final = (
     "unsloth",
     "verl",
 )
-"""Programs whose release decides something; a test holds them to the targets."""
+"""Programs whose release affects something; a test compares them with the targets."""
 
 _OTHERS: Final = frozenset(("torchao", "torchaudio", "torchtext", "torchtitan"))
-"""Programs that are called almost as one of those, and decide nothing."""
+"""Programs with similar names, which affect nothing."""
 
 _ALIKE: Final = 0.8
-"""How alike a slip of the fingers is: `torhc` for `torch`, by difflib's ratio."""
+"""The least likeness of a misspelling, by difflib's ratio: `torhc` for `torch`."""
 
 
 def check_software(value: Any, tree: Node, base: Path = ()) -> Iterator[Diagnostic]:
     """Check that `software` below `base` names versions of programs.
 
-    A program that decides nothing here may stand there; one that is misspelt would be ignored. What
-    is not text is for the shape to report.
+    Programs without effect are allowed; a misspelt one would be ignored. The shape reports values
+    that are no text.
     """
     named = value if isinstance(value, Mapping) else {}
     for name, version in named.items():
@@ -79,7 +79,7 @@ def _misspelt(name: str, tree: Node, path: Path) -> Iterator[Diagnostic]:
 
 
 def meant_program(name: str) -> str | None:
-    """The program that a name is a slip of the fingers for; None: it is one, or like none."""
+    """The program whose name is misspelt; None: the name is correct, or resembles none."""
     from difflib import SequenceMatcher
 
     if name in PROGRAMS:
@@ -93,12 +93,12 @@ def meant_program(name: str) -> str | None:
 
 
 def plain_name(name: str) -> str:
-    """A distribution's name as indexes compare it: PEP 503."""
+    """A distribution's name in the normalized form of PEP 503."""
     return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
 def is_version(text: str) -> bool:
-    """Whether a text is one version, and not a range or a word."""
+    """Whether a text is one version, not a range or a word."""
     from packaging.version import Version
 
     try:

@@ -53,7 +53,7 @@ INTRODUCTION: Final = (
         "the dialects that were read, with the releases that `--from` or `--software` name."
     ),
 )
-"""What to know before the fields."""
+"""The text before the fields."""
 
 QUANTITIES: Final[Mapping[str, str]] = {
     "amount of memory": "`80GiB` (powers of 1024), `80GB` (of 1000); a bare number below 1 GiB is "
@@ -83,7 +83,7 @@ _PLAIN: Final[Mapping[Any, str]] = {
 
 
 def sections() -> Iterator[tuple[Path, type[Shape]]]:
-    """Every shape of a spec with the path of its first place, from the whole to its parts."""
+    """Every shape of a spec with its first path, from the whole to its parts."""
     yield from _sections(Spec, (), set())
 
 
@@ -100,7 +100,7 @@ def _sections(
 
 
 def own_fields(shape: type[Shape]) -> dict[str, FieldInfo]:
-    """The fields that a shape does not share with one that it extends and that stands before."""
+    """The fields of a shape without those of a shape that it extends and that precedes it."""
     above = _above(shape)
     inherited = above.model_fields if above is not None else {}
     return {n: info for n, info in named_fields(shape).items() if n not in inherited}
@@ -108,14 +108,14 @@ def own_fields(shape: type[Shape]) -> dict[str, FieldInfo]:
 
 @cached()
 def _above(shape: type[Shape]) -> type[Shape] | None:
-    """The shape that one extends, where the page has it already."""
+    """The shape that one extends, if the page already has it."""
     above, places = shape.__mro__[1], [each for _, each in sections()]
     is_before = above in places and places.index(above) < places.index(shape)
     return above if is_before else None
 
 
 def about(shape: type[Shape]) -> str:
-    """What a shape is, and whose fields it has besides its own."""
+    """The description of a shape, and of the fields that it inherits."""
     above = _above(shape)
     more = f" It has the fields of `method.{above.__name__.lower()}` too." if above else ""
     return " ".join((shape.__doc__ or "").split()) + more
@@ -179,7 +179,7 @@ def _validated(validator: BeforeValidator, annotation: Any) -> str:
 
 
 def _words(kind: Any) -> str:
-    """A type in words; None, which an absent field has, is left to the default."""
+    """A type in words, without None, which the default shows."""
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Literal:
         return ", ".join(f"`{_text(word) if isinstance(word, bool) else word}`" for word in inside)

@@ -1,4 +1,4 @@
-"""Files whose keys stand elsewhere, or are spelled otherwise, than their program calls them."""
+"""Files whose keys have other paths or spellings than in their program."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -8,7 +8,7 @@ from tunec.schemas.frozen import replace
 
 
 def undashed(root: Node) -> tuple[Node, dict[str, str]]:
-    """A tree whose keys at the top have no dashes before them, and the key of each in the file.
+    """A tree whose top-level keys have no dashes, and the key of each in the file.
 
     simpletuner 3.1.6 and 4.10.1 helpers/configuration/cli_utils.py `mapping_to_cli_args`: a key of
     config.json may be written as the flag that it becomes.
@@ -22,11 +22,11 @@ def undashed(root: Node) -> tuple[Node, dict[str, str]]:
 
 
 def unsectioned(root: Node) -> tuple[Node, dict[str, str]]:
-    """A tree without its sections, and the path of each key that stood in one.
+    """A tree without its sections, and the path of each key that was in one.
 
     kohya-ss/sd-scripts 0.8.8 to 0.10.1 library/train_util.py `read_config_from_file`, and
-    musubi-tuner 0.2.0 to 0.3.4 of the same name: a section's name means nothing, and of two keys
-    with one name the later one holds; the earlier one keeps its path.
+    musubi-tuner 0.2.0 to 0.3.4 of the same name: a section's name has no meaning, and of two keys
+    with one name the later one counts; the earlier one keeps its path.
     """
     fields: dict[str, Node] = {}
     paths: dict[str, str] = {}
@@ -57,7 +57,7 @@ def _numbered(node: Node) -> Node:
 
 
 def of_process(root: Node) -> tuple[Node, dict[str, str]]:
-    """The first process of a job, with the job's name, and where in the file each key stands.
+    """The first process of a job, with the job's name, and the path of each key in the file.
 
     ostris/ai-toolkit 0.2.0 to 0.12.26 jobs/BaseJob.py `load_processes`.
     """
@@ -88,10 +88,10 @@ _FORMS: Final = {
     **dict.fromkeys(("sd-scripts-data", "musubi-tuner-data"), numbered),
     "ai-toolkit": of_process,
 }
-"""How files of a kind are spelled otherwise than their keys are called."""
+"""The conversion of each kind of file to its program's keys."""
 
 
 def spelled(kind: str, root: Node) -> tuple[Node, dict[str, str]]:
-    """A file's tree by its keys' names, and the path of each that is spelled otherwise."""
+    """A file's tree under its program's keys, and the path of each key that differs in the file."""
     form = _FORMS.get(kind)
     return (root, {}) if form is None else form(root)

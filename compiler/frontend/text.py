@@ -1,4 +1,4 @@
-"""Bytes to text: encoding, size and characters that no document may hold."""
+"""Bytes to text: encoding, size and forbidden characters."""
 
 import re
 from bisect import bisect_right
@@ -13,7 +13,7 @@ from tunec.schemas.source import Span, line_starts
 
 MAX_BYTES: Final = 1 << 20
 ENDING: Final = ".ipynb"
-"""Of notebooks."""
+"""The suffix of notebooks."""
 
 _BOM: Final = "\ufeff"
 _WIDE_BOMS: Final = {
@@ -25,19 +25,20 @@ _WIDE_BOMS: Final = {
 _NOT_IN_YAML: Final = (
     "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
-"""YAML 1.1, 5.1 (c-printable), which is what PyYAML's reader refuses; and byte order marks, which
-stand inside a file only by accident."""
+"""YAML 1.1, 5.1 (c-printable), which PyYAML's reader checks; and byte order marks, which occur
+inside a file only by accident."""
 _NOT_IN_YAML_OF_ASCII: Final = "[^\t\n\r\x20-\x7e]"
-"""ASCII characters that YAML refuses; apart, since the whole set takes milliseconds to compile."""
+"""ASCII characters that YAML forbids; separate, since the whole set takes milliseconds to
+compile."""
 _NOT_IN_JSON: Final = "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]"
-"""RFC 8259, 7: control characters never stand bare; surrogates are not characters."""
+"""RFC 8259, 7: control characters must be escaped; surrogates are not characters."""
 
 _ONLY_YAML: Final = re.compile("[\x85\u2028\u2029]")
 _YAML_BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 
 
 class Origin(Struct, frozen=True):
-    """The file that a text is in, and where in it the text begins."""
+    """The file of a text, and the place in it where the text begins."""
 
     file: str
     line: int = 1
@@ -72,9 +73,9 @@ class Places(Struct, frozen=True, dict=True):
 
 
 class YamlLines(Origin, frozen=True):
-    """The origin of a text that is given places by YAML's lines, and tells them by an editor's.
+    """The origin of a text with places by YAML's lines, which it converts to an editor's.
 
-    YAML 1.1 (5.4), and PyYAML with it, ends a line at U+0085, U+2028 and U+2029 too.
+    YAML 1.1 (5.4), and PyYAML with it, also ends a line at U+0085, U+2028 and U+2029.
     """
 
     starts: tuple[int, ...] = ()
@@ -94,7 +95,7 @@ class YamlLines(Origin, frozen=True):
 
 
 def yaml_origin(text: str, origin: Origin) -> Origin:
-    """What turns the places of a YAML reader into spans: `origin` itself for almost any text."""
+    """The converter of a YAML reader's places to spans: `origin` itself for almost any text."""
     if text.isascii() or not _ONLY_YAML.search(text):
         return origin
     starts = (0, *(found.end() for found in _YAML_BREAK.finditer(text)))
@@ -109,7 +110,7 @@ def yaml_lines(text: str) -> list[str]:
 def decode(
     source: str | bytes, origin: Origin, *, bom_allowed: bool
 ) -> tuple[str, Diagnostic | None]:
-    """Return the text, without a byte order mark, and the fault that makes it unreadable."""
+    """The text without a byte order mark, and the fault that makes it unreadable."""
     size = len(source)
     if size > MAX_BYTES:
         return "", _too_large(size, origin)
@@ -163,7 +164,7 @@ def _bom(origin: Origin) -> Diagnostic:
 
 
 def forbidden_character(text: str, origin: Origin, *, json: bool) -> Diagnostic | None:
-    """The fault of the first character that may not stand in a document, if there is one."""
+    """The fault of the first character that a document must not contain, if there is one."""
     in_yaml = _NOT_IN_YAML_OF_ASCII if text.isascii() else _NOT_IN_YAML
     found = re.search(_NOT_IN_JSON if json else in_yaml, text)
     if found is None:

@@ -1,7 +1,7 @@
-"""toml_nodes: TOML text to nodes, with the values that Python's `tomllib` gives.
+"""toml_nodes: TOML text to nodes, with the values that Python's `tomllib` returns.
 
-`tomllib` reads the text first, so that what is walked here is known to be TOML 1.0; the walk only
-finds where each key and value stands.
+`tomllib` reads the text first, so that the text is known to be valid TOML 1.0; the walk only finds
+the place of each key and value.
 """
 
 import re
@@ -32,9 +32,9 @@ _PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\
 
 
 def parse_toml(text: str, origin: Origin) -> tuple[Node | None, tuple[Diagnostic, ...]]:
-    """The tree of a document, or None with the one fault that ends it; never raises.
+    """The tree of a document, or None with the fault that stops it; never raises.
 
-    Dates and times are left as they are written.
+    Dates and times stay as written.
     """
     places = Places(text, origin)
     try:
@@ -61,7 +61,7 @@ class _TooMany(Exception):
 
 
 class _Lost(Exception):
-    """The walk found what `tomllib` should not have let pass."""
+    """The walk found a text that `tomllib` should have refused."""
 
 
 def _unreadable(message: str, origin: Origin, text: str) -> Diagnostic:
@@ -254,7 +254,7 @@ class _Reader(Struct):
 
 
 def _evaluated(token: str) -> Any:
-    """A leaf's value; dates and times, which no plain data holds, stay as they are written."""
+    """A leaf's value; dates and times stay as written, as plain data has none."""
     value = tomllib.loads(f"value = {token}")["value"]
     if isinstance(value, int) and is_too_large(value):
         raise ValueError(f"more than {MAX_DIGITS} digits")

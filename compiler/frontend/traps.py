@@ -1,4 +1,4 @@
-"""Values that look like another type than YAML gives them: what happened, and what to write."""
+"""Values that look like another type than YAML reads: the reason, and the correction."""
 
 import json
 import re
@@ -13,12 +13,12 @@ from tunec.compiler.frontend.yaml_scalars import construct, resolve
 
 
 class Trap(Struct, frozen=True):
-    """Facts about how a value was read, and what to write instead."""
+    """Facts about how a value was read, and its correction."""
 
     notes: tuple[str, ...] = ()
     help: str | None = None
     text: str | None = None
-    """What to write, where it can only mean one thing."""
+    """The correction, if only one is possible."""
 
 
 _NUMBER_WORDS: Final = frozenset({"a whole number", "a number"})
@@ -37,7 +37,7 @@ _WORD: Final = re.compile(r"[A-Za-z][\w./-]*")
 
 
 def trap(value: Any, wanted: list[str], node: Node) -> Trap:
-    """Why a value is not what was wanted, where what is meant can be told from it."""
+    """The reason why a value has the wrong type, if the intended value is evident."""
     written = node.written
     if isinstance(value, str):
         if "`true` or `false`" in wanted and value.lower() in _YES | {"true": "", "false": ""}:

@@ -1,4 +1,4 @@
-"""What is wrong with a typed value, in our words: expected, found, how to mend it."""
+"""Errors of a typed value: what was expected, what was found, and the fix."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from tunec.schemas.units import NotAQuantity, Quantity, likely_bytes, likely_len
 
 
 class Fault(Struct, frozen=True):
-    """What pydantic says of one place; several errors where a union has several branches."""
+    """pydantic's errors at one place, which are several for a union."""
 
     path: Path
     name: str
@@ -54,7 +54,7 @@ _WANTED: Final[Mapping[str, str]] = {
     "dict_type": "a mapping",
     "tuple_type": "a list",
 }
-"""What each of pydantic's type errors would have wanted."""
+"""The expected value for each of pydantic's type errors."""
 
 _SHORTHAND: Final[Mapping[Path, str]] = {
     ("method",): "the name of a method",
@@ -64,7 +64,7 @@ _SHORTHAND: Final[Mapping[Path, str]] = {
     ("devices",): "`best`, `all`",
     ("data",): "a path",
 }
-"""What else may stand where a mapping may."""
+"""Alternatives to a mapping."""
 
 _LIMITS: Final[Mapping[str, tuple[str, str]]] = {
     "greater_than": ("gt", "above"),
@@ -139,7 +139,7 @@ def _choices(fault: Fault) -> list[str]:
 
 
 def _wanted(fault: Fault) -> list[str]:
-    """What the branches of the type would have wanted, each once."""
+    """The expected values of the type's branches, each once."""
     first = [_SHORTHAND[fault.path]] if fault.path in _SHORTHAND else []
     found = [_WANTED[kind] for kind in fault.kinds if kind in _WANTED]
     return list(dict.fromkeys([*first, *found])) if found else []
@@ -166,7 +166,7 @@ def _missing(fault: Fault, shape: type[Shape], node: Node) -> Diagnostic:
 
 
 def head(node: Node) -> Span:
-    """A short stretch that stands for a whole mapping: its key, or the first key within it."""
+    """A short span for a whole mapping: its key, or the first key in it."""
     if node.key_span is not None:
         return node.key_span
     first = next(iter((node.fields or {}).values()), None)
@@ -205,7 +205,7 @@ def _wrong_type(
 
 
 _FEW: Final = 6
-"""Fields that a line of help can name."""
+"""The most fields that a line of help names."""
 
 
 def _holding(shape: type[Shape], path: Path, wanted: str) -> str:
@@ -280,7 +280,7 @@ def _malformed(fault: Fault, shape: type[Shape], value: Any, node: Node) -> Diag
 
 
 def _at_odds(path: Path, why: str, node: Node) -> Diagnostic:
-    """What a shape's own validator says about several of its fields."""
+    """The error of a shape's own validator about several of its fields."""
     name = f"`{dotted(path)}`: " if path else ""
     return error(
         "E0308",
@@ -326,7 +326,7 @@ def _remedy(raised: Any, first: Mapping[str, Any], value: Any) -> str:
 
 
 def quantity_remedy(quantity: Quantity, value: Any) -> str:
-    """How to write a quantity that was not understood."""
+    """The fix for a quantity that was not understood."""
     match quantity:
         case "count":
             return "write a whole number, `64k` or `2M`"
@@ -344,7 +344,7 @@ def quantity_remedy(quantity: Quantity, value: Any) -> str:
 
 
 def likely_quantity(raised: Any, value: Any) -> str | None:
-    """What to write in the place of a quantity that probably means just one thing."""
+    """The intended quantity, if only one is likely."""
     if not isinstance(raised, NotAQuantity):
         return None
     if raised.quantity == "amount":

@@ -1,7 +1,7 @@
-"""Plain data to a shape: pydantic finds the faults, and this says them where they were written.
+"""Plain data to a shape: pydantic finds the faults, which are reported where they were written.
 
-pydantic names a fault by a path through its own schema: branches of unions stand in it, and
-shorthands (`method: lora`) are written out. Paths here are those of the document.
+pydantic names a fault by a path through its own schema, with branches of unions, and with
+shorthands (`method: lora`) written out. Paths here are those of the document.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from tunec.compiler.frontend.type_faults import Fault
 
 _FREE: Final = frozenset({"config", "processor"})
-"""Fields that hold a foreign document as it is, lists and all."""
+"""Fields that hold a foreign document unchanged, with its lists."""
 
 
 class Typed(Struct, Generic[ShapeT], frozen=True):
-    """What typing gave: the value, or the faults that forbid it."""
+    """The result of typing: the value, or its faults."""
 
     value: ShapeT | None
     faults: tuple[Diagnostic, ...]
 
 
 def typed(shape: type[ShapeT], data: Any, tree: Node, hidden: Iterable[Path] = ()) -> Typed[ShapeT]:
-    """Type a document, strictly: text is no number and a number no text.
+    """Type a document strictly: a text is no number and a number no text.
 
-    Faults at or below the paths in `hidden` are left out: they have been reported otherwise.
+    Faults at or below the paths in `hidden` are left out, since others have reported them.
     """
     try:
         return Typed(shape.model_validate(tuples(data), strict=True), ())
@@ -52,7 +52,7 @@ def _is_hidden(path: Path, covered: Iterable[Path]) -> bool:
 
 
 def tuples(value: Any) -> Any:
-    """Data with tuples in place of lists, as shapes hold them; foreign documents stay."""
+    """Data with tuples for lists, as in shapes; foreign documents stay unchanged."""
     if isinstance(value, Mapping):
         return {
             key: child if key in _FREE and isinstance(child, Mapping) else tuples(child)
@@ -77,14 +77,14 @@ def _faults(problem: ValidationError, data: Any) -> "list[Fault]":
 
 
 def _around(fault: "Fault") -> "Iterator[Path]":
-    """The values in which a fault lies: who calls one of them wrong as a whole says less."""
+    """The values around a fault, whose own faults are less specific."""
     yield from (fault.path[:end] for end in range(len(fault.path)))
     if fault.name:
         yield fault.path
 
 
 def _document_path(loc: Sequence[str | int], data: Any, kind: str) -> tuple[Path, str]:
-    """The path in the document, and the name of a field that is missing or not known there."""
+    """The path in the document, and the name of a field that is missing or unknown there."""
     path: list[str | int] = []
     node: Any = data
     for part in loc:

@@ -1,7 +1,7 @@
-"""What other programs call the things that a spec says: for the help of an unknown field.
+"""Other programs' names for the fields of a spec, for the help of an unknown field.
 
-A spec says intents; people write the words they know. Each row gives a word of a consumer and the
-place in a spec where what it means is said.
+A spec states intents, but users write the names that they know. Each row gives a name of a consumer
+and the field of a spec with its meaning.
 """
 
 from collections.abc import Mapping
@@ -163,7 +163,7 @@ FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "framework": "targets",
     },
 }
-"""By who says it: the word, and the path in a spec; under `pin.`, a slot."""
+"""By consumer: the name, and the path in a spec; under `pin.`, a slot."""
 
 UNSAID_WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -195,7 +195,7 @@ UNSAID_WORDS: Final[Mapping[str, str]] = {
         "give the trainer's own key below `extra`",
     ),
 }
-"""Words, or paths, for what no field says, and what to do instead."""
+"""Names, or paths, for which a spec has no field, and what to do instead."""
 
 VALUE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "bfloat16": ("bf16",),
@@ -228,16 +228,16 @@ VALUE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "warmup_cosine": ("cosine",),
     "freeze": ("lora", "full"),
 }
-"""What other programs call a choice, and the choices that were probably meant."""
+"""Other programs' names of a choice, and the choices that were probably meant."""
 
 
 def place_of(word: str) -> str | None:
-    """Where a spec says what a word of another program means."""
+    """The path in a spec for a name of another program."""
     spelled = word.lower().replace("-", "_").strip()
     return next((rows[spelled] for rows in FIELD_WORDS.values() if spelled in rows), None)
 
 
 def unsaid(path: Path) -> str | None:
-    """What to do about a field that says what a spec does not say."""
+    """The advice for a field that a spec cannot express."""
     *_, name = path
     return UNSAID_WORDS.get(dotted(path)) or UNSAID_WORDS.get(str(name).lower())

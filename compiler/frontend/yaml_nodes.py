@@ -36,7 +36,7 @@ def parse_yaml(
 ) -> tuple[Node | None, tuple[Diagnostic, ...]]:
     """Read one YAML document; an empty one is a null.
 
-    Raises nothing: the tree is None where the syntax ends it, and every fault is returned.
+    Raises nothing: the tree is None if the syntax stops it, and every fault is returned.
     """
     origin = yaml_origin(text, origin)
     builder = _Builder(origin, core_schema, yaml_lines(text))
@@ -51,7 +51,7 @@ def parse_yaml(
 
 
 _HISTOGRAM: Final = ("data", "lengths")
-"""Where a spec has numbers for keys: how many samples have so many tokens."""
+"""The field of a spec with numbers as keys: the number of samples for each number of tokens."""
 
 
 class _Stop(Exception):
@@ -71,7 +71,7 @@ class _Pair(Struct):
 
 
 class _Open(Struct):
-    """A collection being read: its size and height count what its aliases stand for."""
+    """A collection being read: its size and height include those of its aliases' targets."""
 
     start: Span
     mapping: bool
@@ -86,7 +86,7 @@ class _Open(Struct):
     keys: dict[str, Span] = field(default_factory=dict)
     items: list[Node] = field(default_factory=list)
     is_key: bool = False
-    """Whether the whole collection stands where a key should."""
+    """Whether the whole collection is in the place of a key."""
 
 
 class _Anchored(Struct, frozen=True):
@@ -108,7 +108,7 @@ class _Builder(Struct):
     anchors: dict[str, _Anchored | None] = field(default_factory=dict)
 
     def read(self, events: Iterable[Event]) -> None:
-        """Take every event of the stream."""
+        """Process every event of the stream."""
         documents = 0
         for event in events:
             if isinstance(event, DocumentStartEvent):
@@ -215,7 +215,7 @@ class _Builder(Struct):
     def _add(
         self, node: Node, size: int, height: int, *, merge: bool = False, at: Span | None = None
     ) -> None:
-        """Place a leaf or an alias; `at` is where the alias stands."""
+        """Place a leaf or an alias; `at` is the place of the alias."""
         self._count(size, at or node.span)
         self._attach(node, size, height, merge=merge, at=at)
 
@@ -248,9 +248,9 @@ class _Builder(Struct):
         return _Pair(name, span, merge)
 
     def _is_number(self, node: Node) -> bool:
-        """Whether a key is a whole number where one may stand.
+        """Whether a key is a whole number where one is allowed.
 
-        Files of other programs have them (`max_memory`), and a histogram is made of them.
+        Files of other programs have them (`max_memory`), and so does a histogram.
         """
         may = not self.core_schema or self._path() == _HISTOGRAM
         return may and type(node.value) is int
@@ -323,7 +323,7 @@ class _Builder(Struct):
 
 
 def _refuse_surrogates(text: str) -> None:
-    """An escape can make half a character, which no encoding can write."""
+    """Refuse lone surrogates, which an escape can create and no encoding can write."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError("an escape in it is a lone surrogate (half a character)")
 

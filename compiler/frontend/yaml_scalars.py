@@ -21,10 +21,10 @@ MAP: Final = _PREFIX + "map"
 SEQ: Final = _PREFIX + "seq"
 MERGE: Final = _PREFIX + "merge"
 VALUE: Final = _PREFIX + "value"
-"""What YAML 1.1 makes of a lone `=`; PyYAML has no reader for it, nor for `<<` as a value."""
+"""The tag of a lone `=` in YAML 1.1; PyYAML has no reader for it, nor for `<<` as a value."""
 TIMESTAMP: Final = _PREFIX + "timestamp"
 CORE_TAGS: Final = frozenset((STR, NULL, BOOL, INT, FLOAT, MAP, SEQ))
-"""The tags a document may write out (YAML 1.2, 10.3)."""
+"""The tags that a document may write out (YAML 1.2, 10.3)."""
 
 _RESOLVER: Final[Any] = Resolver()
 _CONSTRUCTOR: Final = SafeConstructor()
@@ -50,7 +50,7 @@ _CORE: Final = (
     (MERGE, re.compile("<<")),
 )
 """YAML 1.2, 10.3.2, with two changes: `1_000` is a number as in YAML 1.1, and `016`, which 1.1
-reads as 14 and 1.2 as 16, stays text so that whoever expects a number can say why."""
+reads as 14 and 1.2 as 16, stays text so that the type error can explain it."""
 
 _LARGEST_WHOLE: Final = 2**63
 
@@ -64,7 +64,7 @@ def resolve(text: str, *, core_schema: bool) -> str:
 
 
 def construct(tag: str, text: str, *, core_schema: bool) -> Any:
-    """The value of a scalar; raise ValueError where the text is not what the tag says."""
+    """The value of a scalar. Raises ValueError if the text does not fit the tag."""
     value = _construct(tag, text, core_schema=core_schema)
     if isinstance(value, int) and is_too_large(value):
         raise ValueError(f"more than {MAX_DIGITS} digits")
@@ -100,7 +100,7 @@ def _whole(text: str) -> int:
 
 
 def _fraction(text: str) -> float | int:
-    """A number; `5e8` is the whole number that it says, so that counts may be written so."""
+    """A number; `5e8` is a whole number, so that counts can be written this way."""
     bare = text.lower().replace("_", "")
     if bare.endswith(("inf", "nan")):
         return float(bare.replace(".", ""))

@@ -1,4 +1,4 @@
-"""What PyYAML and libyaml complain about, in our own words."""
+"""The errors of PyYAML and libyaml, in tunec's words."""
 
 from typing import Final
 
@@ -96,16 +96,16 @@ _WORDS: Final = (
         "remove the line",
     ),
 )
-"""A piece of the reader's complaint, what is wrong, how to mend it; the first that fits."""
+"""A part of the reader's message, the error, and the fix; the first match counts."""
 
 
 _TOO_DEEP: Final = "exceeded maximum nesting depth"
-"""libyaml 0.2.6 src/scanner.c reads ahead 1,000 levels, and 0.2.5 as many as there are."""
+"""libyaml 0.2.6 src/scanner.c reads ahead 1,000 levels, and 0.2.5 any number."""
 _BROKEN: Final = "U+0085, U+2028 and U+2029, which editors do not show, end a line in YAML 1.1"
 
 
 def explain(problem: YAMLError, text: str, origin: Origin) -> Diagnostic:
-    """The diagnostic of a syntax error that ended the reading."""
+    """The diagnostic of a syntax error that stopped the reader."""
     found = _explain(problem, text, origin)
     is_broken = isinstance(origin, YamlLines)
     return replace(found, notes=(*found.notes, _BROKEN)) if is_broken else found
@@ -144,7 +144,7 @@ def _words(complaint: str, problem: str, character: str) -> tuple[str, str | Non
 
 
 def _span(mark: Mark, text: str, origin: Origin) -> Span:
-    """One character at a mark; the last of the text where the mark is behind it."""
+    """The character at a mark; the last of the text if the mark is behind it."""
     lines = yaml_lines(text)
     line = min(mark.line, len(lines) - 1)
     column = min(mark.column, len(lines[line])) if line == mark.line else len(lines[line])
@@ -158,7 +158,7 @@ _REFERENCE: Final = (
 
 
 def _is_reference(mark: Mark, text: str) -> bool:
-    """Whether a reader stumbled over the brace of `${...}` in a mapping or list on one line."""
+    """Whether a reader failed at the brace of `${...}` in a mapping or list on one line."""
     lines = yaml_lines(text)
     line = lines[mark.line] if mark.line < len(lines) else ""
     return mark.column > 0 and line[mark.column - 1 : mark.column + 1] == "${"

@@ -133,7 +133,7 @@ def _is_same_key(file: File, keys: Mapping[str, Json]) -> bool:
 def _between(
     document: Document, target: Target, file: File, sources: Sources, dialect: Dialect
 ) -> Iterator[Carry]:
-    """How keys of a document are written in a file of the other side, a dialect or what runs it."""
+    """The conversions of a document's keys to a file of the other side, dialect or its runner."""
     own, every = document.target, tuple[Carry, ...]()
     if document.file is not None and own is not None and _is_through_trl(document, target):
         every, dialect = document.file.carries, dialect_of(sources.run, own)
