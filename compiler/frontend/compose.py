@@ -24,18 +24,18 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.source import COMMAND_LINE, LAID_OVER, Path, Span, dotted, line_starts
 
 FREE_KEYS: Final = ("pin", "allow", "software")
-"""Fields of the spec whose keys are names that may hold dots, such as `zero.stage`."""
+"""Fields of the spec whose keys are names that may contain dots, such as `zero.stage`."""
 
 _PART: Final = re.compile(r"(?P<key>[^.\[\]=\s]+)|\[(?P<index>\d{1,6})\]")
 
 
 class Override(Struct, frozen=True):
-    """A value that an argument puts at a path."""
+    """A value that an argument sets at a path."""
 
     path: Path
     value: Node
     span: Span
-    """Where the path stands in the argument."""
+    """The place of the path in the argument."""
 
 
 def read_override(
@@ -73,7 +73,7 @@ def _path(text: str) -> Path | None:
 
 
 def _free(head: str, rest: str) -> tuple[str, ...]:
-    """`zero.stage` is one key; so is it in `zero.stage.reason`, which says one part of a pin."""
+    """`zero.stage` as one key, also in `zero.stage.reason`, which sets one part of a pin."""
     slot, _, part = rest.rpartition(".")
     if head == "pin" and part in ("value", "reason") and slot in SLOTS:
         return slot, part
@@ -93,9 +93,9 @@ def _malformed(argument: str, span: Span) -> Diagnostic:
 
 
 def overlay(tree: Node, override: Override) -> tuple[Node | None, Diagnostic | None]:
-    """The smallest document that says only this override, to be merged over `tree`.
+    """The smallest document with only this override, to be merged over `tree`.
 
-    A list is given whole, with one item changed.
+    A list is complete, with one item changed.
     """
     return _overlay(tree, override, 0)
 

@@ -117,7 +117,7 @@ class Values(Settings, kw_only=True):
         return replace(found, key_span=span)
 
     def node(self, node: ast.expr, scope: Scope) -> Node:
-        """What an expression comes to; what only a run would show is an `Unknown`, below it too."""
+        """The value of an expression; it and its parts are `Unknown` if only a run shows them."""
         return self._node(node, scope, None, 0)
 
     def _node(self, node: ast.expr, scope: Scope, at: Span | None, depth: int) -> Node:
