@@ -171,7 +171,9 @@ def bundle(
     found = (*lost.values(), *_misnamed(spec, asked, artifacts))
     ways = [way for way in _ways(asked, plan) if way.is_ready(asked, spec)]
     chosen = min(ways, key=_Way.rank, default=None)
-    before = searched(plan, base) + prepared([target for target, _ in asked], bound, plan)
+    before = searched(plan, base)
+    if chosen is not None and not chosen.start.elsewhere:
+        before += prepared([target for target, _ in asked], bound, plan)
     run = None if chosen is None else entry(chosen.folder, chosen.command, before, header)
     packages = None if chosen is None or chosen.start.elsewhere else _packages(plan, header)
     return Bundle(bound, run, packages, (*found, *_unready(asked, plan, spec)))

@@ -59,7 +59,8 @@ def run(options: Namespace, session: Session) -> int:
     if other is not None:
         for each in shown if session.format == "text" else ():
             session.tell(shown_line(each))
-        return session.refuse((_of_another_plan(paths[0], other),), {})
+        how = _ON_A_CPU if found.device == "cpu" else _OF_OTHERS
+        return session.refuse((_of_another_plan(paths[0], other, how),), {})
     contents = [each.read_bytes() for each in paths]
     newest = max(each.stat().st_mtime for each in paths)
     day = datetime.fromtimestamp(newest, UTC).date().isoformat()
@@ -75,9 +76,12 @@ def run(options: Namespace, session: Session) -> int:
     return code if all(each.verdict == "ok" or is_silent(each) for each in shown) else INPUT
 
 
-def _of_another_plan(path: Path, why: str) -> Diagnostic:
+_OF_OTHERS: Final = "name the spec of this run, or leave out files of others"
+_ON_A_CPU: Final = "a CPU shows nothing of these devices: start the bundle on them"
+
+
+def _of_another_plan(path: Path, why: str, how: str = _OF_OTHERS) -> Diagnostic:
     """The files do not show a run of this plan."""
-    how = "name the spec of this run, or leave out files of others"
     return error(
         "E0201", f"`{path}` shows no run of this plan: {why}", start_of(str(path)), help=how
     )

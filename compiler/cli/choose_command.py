@@ -1,5 +1,6 @@
 """`tunec choose`: one spec on many clusters, by cost, time or energy."""
 
+import shlex
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -24,6 +25,7 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.review.screen.pen import Pen
 from tunec.compiler.writing import write_all
 from tunec.schemas.choice import Choice, Option, Result
+from tunec.schemas.hardware.catalogue import UnknownName, cluster
 from tunec.schemas.prices.book import OWNER, Wanted, providers, regions, shipped
 from tunec.schemas.prices.price_list import PriceList
 from tunec.schemas.source import COMMAND_LINE, Span
@@ -269,6 +271,21 @@ def _name(ground: Ground) -> str:
     return ground.loaded.spec.name if ground.loaded.spec else ""
 
 
+def _is_catalogued(name: str) -> bool:
+    try:
+        cluster(name)
+    except UnknownName:
+        return False
+    return True
+
+
+def _tell_next(choice: Choice, spec: str, session: Session) -> None:
+    """Name the command that shows the best option's plan, if one cluster of the catalogue is it."""
+    best = choice.results[0].best if len(choice.results) == 1 else None
+    if best is not None and _is_catalogued(best):
+        session.note(f"next: tunec plan {shlex.quote(spec)} --hardware {best}")
+
+
 def _shown(choice: Choice, asked: Read, options: Namespace, session: Session) -> int:
     """Print the choice, and write its page if one is requested."""
     if options.output is not None:
@@ -285,4 +302,6 @@ def _shown(choice: Choice, asked: Read, options: Namespace, session: Session) ->
     elif options.output != _STDOUT:
         pen = Pen(is_colored(session.stdout), session.draws)
         session.result(choice_text(choice, asked.asking, pen, every=options.all))
+        if options.output is None:
+            _tell_next(choice, options.spec, session)
     return OK if any(each.best for each in choice.results) else INPUT

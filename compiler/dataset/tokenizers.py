@@ -13,6 +13,7 @@ from msgspec import Struct
 from tunec.compiler.dataset.files import Unread
 from tunec.compiler.diagnostics.wording import shortened
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
+from tunec.compiler.frontend.names import is_written_as_path
 
 _FILE: Final = "tokenizer.json"
 _CONFIG: Final = "tokenizer_config.json"
@@ -39,13 +40,20 @@ def find(model: str, folder: Path | None) -> TokenizerFiles:
             return _read(place)
     if folder is not None:
         raise Unread(f"`{folder}` has no {_FILE}", _saving(folder))
+    if is_written_as_path(model):
+        where = f"`{model}` has no {_FILE}" if Path(model).exists() else f"there is no `{model}`"
+        raise Unread(where, _NAMING)
     wanted = '"tokenizer*" "chat_template*" "special_tokens_map.json"'
     fetch = f"hf download {quote(model)} --include {wanted}"
     raise Unread(
         f"the tokenizer of {model} is not on this machine",
-        f"fetch it with `{fetch}`, name its folder with --tokenizer DIR, or ask for an estimate "
-        "by characters: --estimate",
+        f"fetch it with `{fetch}`, {_NAMING}",
     )
+
+
+_NAMING: Final = (
+    "name its folder with --tokenizer DIR, or ask for an estimate by characters: --estimate"
+)
 
 
 def _saving(folder: Path) -> str | None:

@@ -127,6 +127,10 @@ def _remedy(draft: Draft) -> str:
     return "let the trainer group samples by length"
 
 
+_NOTICED: Final = 0.99
+"""Share of a step's time from which on grouping by length saves nothing."""
+
+
 def _savings(facts: Facts, draft: Draft, lengths: Lengths) -> Iterator[str]:
     """The time of an epoch for each way of making batches."""
     samples, seconds = draft.data.samples, step_seconds(facts, draft)
@@ -136,7 +140,7 @@ def _savings(facts: Facts, draft: Draft, lengths: Lengths) -> Iterator[str]:
     grouped = grouped_length(lengths.counts, sequence, batch.micro, batch.accumulation)
     steps = _steps(facts, draft, samples)
     faster = step_seconds_of(facts, draft, grouped)
-    if faster and faster < seconds:
+    if faster and faster < _NOTICED * seconds:
         yield f"grouped by length, a step takes about {_part(faster, seconds)} of the time"
     if draft.model.kind != "causal-lm" or draft.objective.kind != "sft":
         return

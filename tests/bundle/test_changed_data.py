@@ -77,3 +77,11 @@ def test_a_folder_with_another_file_is_read_anew(started, tmp_path, evaluation):
     assert started(data)["train"] == ["one"]
     put(home / "parts" / "b.jsonl", "three")
     assert sorted(started(data)["train"]) == ["one", "three"]
+
+
+def test_what_only_submits_to_machines_elsewhere_sets_no_cache(write):
+    """kubectl and sky hand on nothing of the environment; sbatch does."""
+    mine = {**SPEC, "job": {"volume": "mine"}}
+    for cluster, is_set in (("slurm", True), ("kubeflow", False), ("skypilot", False)):
+        written = write(mine, "trl", cluster, below=cluster)
+        assert ("HF_DATASETS_CACHE" in written.text("run.sh")) == is_set

@@ -58,6 +58,7 @@ def test_a_run_on_other_devices_teaches_nothing(tunec, project, device, ranks, w
     done = tunec("calibrate", "spec.yaml", "run.jsonl")
     assert done.code == bool(why)
     assert why in done.err
+    assert ("start the bundle on them" in done.err) == (device == "cpu")
     assert (project / FILE).exists() != bool(why)
     assert "no file says on what it ran" not in done.err
 

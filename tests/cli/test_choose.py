@@ -51,7 +51,7 @@ def test_the_catalogue_is_tried_and_the_cheapest_comes_first(tunec):
 
 def test_the_screen_says_what_how_long_and_of_which_day_the_prices_are(tunec):
     found = tunec("choose", FIVE, *THREE)
-    assert (found.code, found.err) == (0, "")
+    assert (found.code, found.err) == (0, f"next: tunec plan {FIVE} --hardware g5.2xlarge\n")
     lines = found.out.splitlines()
     assert lines[0] == "spec: on demand prices, cheapest first"
     assert lines[2].startswith("cheapest: g5.2xlarge, aws us-east-1, about 7.6 h (")

@@ -245,6 +245,10 @@ def test_a_tokenizer_that_is_not_here_is_told_with_what_fetches_it(tunec, traine
     both = tunec("data", trained / "none.jsonl", "--model", "llama-3.2-1b")
     assert "tokenizer of meta-llama" in both.err
     assert "there is no such file" in both.err
+    (trained / "bare").mkdir()
+    for name, why in (("none", "there is no `"), ("bare", "has no tokenizer.json")):
+        local = tunec("data", trained / "train.jsonl", "--model", trained / name)
+        assert (local.code, why in local.err, "hf download" in local.err) == (1, True, False)
     guessed = tunec("data", trained / "train.jsonl", "--estimate")
     assert guessed.code == 0
     assert "AN ESTIMATE by characters" in guessed.out
