@@ -75,10 +75,6 @@ class Locked(Struct, frozen=True):
     decisions: Mapping[str, Any] = field(default_factory=dict)
     """Every slot's value."""
 
-    def to_line(self) -> str:
-        """One line of JSON, keys in a fixed order."""
-        return line_of(self, members(self.decisions))
-
     @classmethod
     def from_line(cls, line: str, *, whole: bool = True) -> Self:
         """Read a line back; its decisions, the largest part, only if `whole`.

@@ -77,11 +77,6 @@ def walk(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
         yield from walk(child, (*path, part))
 
 
-def spans(node: Node) -> dict[Path, Span]:
-    """The place of the value at each path; that of an empty value is its key."""
-    return {path: place(each) for path, each in walk(node)}
-
-
 def place(node: Node) -> Span:
     """The place of a value; that of its key if the value is empty or spans several lines."""
     span = node.span

@@ -23,7 +23,6 @@ from tunec.compiler.frontend.python_leaves import (
 )
 from tunec.compiler.frontend.python_names import Binding, Change, Later, Scope
 from tunec.compiler.frontend.python_settings import Settings
-from tunec.compiler.frontend.shell_flags import Unknown
 from tunec.compiler.frontend.text import Origin
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
@@ -377,8 +376,3 @@ _LEAVES: Final[Mapping[type[ast.expr], Callable[..., Any]]] = {
     ast.BoolOp: Values.joined,
     ast.Call: Values.called,
 }
-
-
-def is_hidden(node: Node) -> bool:
-    """Whether a node's value is only known at run time."""
-    return isinstance(node.value, Unknown)

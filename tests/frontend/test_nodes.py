@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunec.compiler.frontend import yaml_nodes
-from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, descend, plain, spans, walk
+from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, descend, place, plain, walk
 from tunec.compiler.frontend.parse import parse
 from tunec.schemas.source import text_of
 
@@ -269,7 +269,7 @@ def test_keys_and_values_have_places():
     inner = descend(node, ("a", "b", 1, "c"))[0]
     assert text_of(inner.span, text) == "'x y'"
     assert text_of(inner.key_span, text) == "c"
-    where = spans(node)
+    where = {path: place(each) for path, each in walk(node)}
     assert str(where["a", "b", 1, "c"]) == "f.yaml:2:14"
     assert text_of(where[("a",)], text) == "a", "a block is shown by its key"
     assert text_of(where["a", "d"], text) == "d", "an empty value is shown by its key"

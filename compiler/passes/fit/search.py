@@ -95,13 +95,6 @@ def search(problem: Problem) -> Answer:
     return Answer(problem, best)
 
 
-@cached(1024)
-def fits(problem: Problem) -> bool:
-    """Whether any layout fits, trying those first that need least memory."""
-    every = reversed(tuple(_every(problem)))
-    return any(rung.can_hold(problem.budget) and _best(problem, rung) is not None for rung in every)
-
-
 @cached(64)
 def verdicts(problem: Problem) -> tuple[Verdict, ...]:
     """The outcome of every shape of a problem: its fastest layout, or why it has none."""

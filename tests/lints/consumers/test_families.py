@@ -5,60 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from tunec.compiler.lints.facts.model import FAMILIES, HEADS, family_of
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-TYPES: Mapping[str, str] = {
-    "meta-llama/Llama-2-7b-chat-hf": "llama",
-    "meta-llama/Meta-Llama-3-8B-Instruct": "llama",
-    "huggyllama/llama-13b": "llama",
-    "codellama/CodeLlama-7b-hf": "llama",
-    "HuggingFaceTB/SmolLM2-360M": "llama",
-    "01-ai/Yi-34B": "llama",
-    "deepseek-ai/deepseek-coder-6.7b-instruct": "llama",
-    "mistralai/Mistral-Nemo-Instruct-2407": "mistral",
-    "mistralai/Mixtral-8x7B-v0.1": "mixtral",
-    "Qwen/Qwen2-7B-Instruct": "qwen2",
-    "Qwen/Qwen1.5-MoE-A2.7B": "",
-    "Qwen/Qwen2-57B-A14B": "qwen2_moe",
-    "Qwen/Qwen3-235B-A22B": "qwen3_moe",
-    "Qwen/QwQ-32B": "qwen2",
-    "Qwen/Qwen2-VL-7B-Instruct": "qwen2_vl",
-    "Qwen/Qwen2.5-VL-72B-Instruct": "qwen2_5_vl",
-    "Qwen/Qwen2-Audio-7B": "",
-    "google/gemma-7b-it": "gemma",
-    "google/gemma-2-9b": "gemma2",
-    "google/codegemma-7b": "gemma",
-    "google/paligemma-3b-pt-224": "",
-    "microsoft/phi-2": "phi",
-    "stabilityai/stablelm-2-1_6b": "stablelm",
-    "bigcode/starcoder2-15b": "starcoder2",
-    "CohereForAI/c4ai-command-r-v01": "cohere",
-    "deepseek-ai/DeepSeek-V2-Lite": "deepseek_v2",
-    "deepseek-ai/DeepSeek-V3": "deepseek_v3",
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": "",
-    "google-bert/bert-base-uncased": "bert",
-    "FacebookAI/xlm-roberta-large": "xlm-roberta",
-    "distilbert/distilbert-base-uncased": "distilbert",
-    "microsoft/deberta-v3-base": "deberta-v2",
-    "openai/whisper-large-v3": "whisper",
-    "facebook/bart-large-cnn": "bart",
-    "bigscience/bloomz-7b1": "bloom",
-    "tiiuae/falcon-7b": "falcon",
-    "EleutherAI/pythia-6.9b": "gpt_neox",
-    "openai-community/gpt2-xl": "gpt2",
-    "bigcode/starcoderbase": "gpt_bigcode",
-    "mosaicml/mpt-7b": "mpt",
-    "microsoft/Phi-3-mini-4k-instruct": "phi3",
-    "google-t5/t5-small": "t5",
-    "google/flan-t5-xxl": "mt5",
-    "facebook/opt-350m": "opt",
-    "EleutherAI/gpt-j-6b": "gptj",
-    "Salesforce/codegen-350M-mono": "codegen",
-}
+TYPES: Mapping[str, str] = table(__file__)
 """Repositories with the model_type of their config.json; nothing: no family is told by the name."""
 OWN_CODE = {"ChatGLM", "Baichuan", "InternLM", "InternLM2", "Qwen of 2023"}
 """Families whose classes are in their repositories, not in transformers."""
