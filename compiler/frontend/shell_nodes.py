@@ -146,7 +146,8 @@ def _by_variables(
 
 # ── Slurm's batch options ────────────────────────────────────────────────────────────────────────
 
-_SBATCH: Final = re.compile(r"^#SBATCH[ \t]+([^\n]*)", re.MULTILINE)
+SBATCH: Final = re.compile(r"""(?m)^#SBATCH[ \t]+((?:[^\n#"'\\]|\\.|"[^"\n]*"|'[^'\n]*'|["'])*)""")
+"""A line of options for Slurm, up to a remark: slurm 17.11 src/sbatch/opt.c `_get_argument`."""
 _WORD: Final = re.compile(r"[^\s#]\S*")
 _SHORT: Final[Mapping[str, str]] = {
     "N": "nodes",
@@ -174,14 +175,14 @@ _SHORT: Final[Mapping[str, str]] = {
 
 def is_batch_script(text: str) -> bool:
     """Whether a text has `#SBATCH` lines."""
-    return _SBATCH.search(text) is not None
+    return SBATCH.search(text) is not None
 
 
 def slurm(text: str, builder: Builder) -> Node:
     """The options in the `#SBATCH` lines, by their long names; values such as `time` stay texts."""
     source = whole(text)
     fields: dict[str, Node] = {}
-    for line in _SBATCH.finditer(text):
+    for line in SBATCH.finditer(text):
         words = [
             Field(source.cut(*each.span()), source.cut(*each.span()))
             for each in _WORD.finditer(text, *line.span(1))

@@ -14,6 +14,16 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.compiler.lints.reasons import (
+    AS_TEXT,
+    BY_NAME,
+    OWN_COPY,
+    OWN_FIELD,
+    OWN_FLAG,
+    OWN_TEMPLATE,
+    Reason,
+    lowered,
+)
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import lines_of
@@ -250,20 +260,19 @@ def _at(run: LintContext, found: Diagnostic) -> list[str]:
 
 # ── what is only taken ────────────────────────────────────────────────────────────────────────────
 
-BY_NAME: Final = "the script gives it by a name, which its command or its caller may fill otherwise"
-OWN_FLAG: Final = "the program that is started has the flag for itself, and may read it otherwise"
-OWN_FIELD: Final = "a class of this repository has the field, and may take other values"
-OWN_COPY: Final = "this repository has a copy of the program, which may differ from every release"
 _OF_WORDS: Final = ("parse", "load", "init")
 """Where a reader asks for keys and words, of which the repository's own may have others."""
-_COPIES: Final[Mapping[str, re.Pattern[str]]] = {
-    "llamafactory": re.compile(r"(?m)^(?:class FinetuningArguments|(?:from|import) llmtuner)\b"),
-    "ms-swift": re.compile(r"(?m)^class SftArguments\b"),
+_OF_OLD: Final = "llmtuner"
+"""LLaMA-Factory before 0.8, of which no release is read."""
+_COPIES: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(TRL, ("trl",)),
+    "hf": ("transformers",),
+    "llamafactory": ("llamafactory", _OF_OLD),
+    "ms-swift": ("swift",),
+    **{name: (name,) for name in ("accelerate", "axolotl", "deepspeed", "openrlhf", "simpletuner")},
 }
-"""What the source of a program has that only it, or a copy of it, has; LLaMA-Factory before 0.8, of
-which no release is read, is called llmtuner."""
-OWN_TEMPLATE: Final = "a script of this repository registers a template of that name"
-AS_TEXT: Final = "a script of this repository gives each value to its parser as text"
+"""The packages that read the files of a kind, of which a repository may hold a copy."""
+_IMPORTS_OLD: Final = re.compile(rf"(?m)^(?:from|import) {_OF_OLD}\b")
 _OF_READING: Final = frozenset({"number-as-text", "boolean-as-text", "value-of-another-type"})
 """Rules about how the value of a file is read."""
 _AS_TEXT: Final = re.compile(r"""f["']--\{\w+\}["'][\s\S]{0,600}?\bstr\(\w+\)""")
@@ -275,10 +284,10 @@ def as_known(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagnost
     """What is found, with a note of what rests on a reading that is only taken."""
     for each in found:
         why = None if each.severity == "note" else _doubt(run, each)
-        yield each if why is None else replace(each, severity="note", notes=(*each.notes, why))
+        yield each if why is None else lowered(each, why)
 
 
-def _doubt(run: LintContext, found: Diagnostic) -> str | None:
+def _doubt(run: LintContext, found: Diagnostic) -> Reason | None:
     if any(_is_by_name(run, each) for each in found.labels):
         return BY_NAME
     at = None if found.primary is None else _place(run, found.primary)
@@ -286,10 +295,9 @@ def _doubt(run: LintContext, found: Diagnostic) -> str | None:
         return None
     kind, key = at.document.kind, at.path.removeprefix("--").rpartition(".")[2]
     is_of_words = found.consequence in _OF_WORDS and found.id != "missing-file"
-    copy = _COPIES.get(kind)
     if key == "template":
         return OWN_TEMPLATE if run.own.shows(_registered(at.value)) else None
-    if copy is not None and is_of_words and run.own.shows(copy):
+    if _is_of_a_copy(run, kind, is_of_words=is_of_words):
         return OWN_COPY
     if found.id in _OF_READING and run.own.shows(_AS_TEXT):
         return AS_TEXT
@@ -298,6 +306,16 @@ def _doubt(run: LintContext, found: Diagnostic) -> str | None:
     if at.document.format == "shell" and run.own.parses(key, _at(run, found)):
         return OWN_FLAG
     return OWN_FIELD if is_of_words and run.own.declares(key) else None
+
+
+def _is_of_a_copy(run: LintContext, kind: str, *, is_of_words: bool) -> bool:
+    """Whether a copy in the repository reads the files of a kind, and may have other words.
+
+    What has no release that is read may do anything else otherwise, too.
+    """
+    if kind == "llamafactory" and (run.own.packs(_OF_OLD) or run.own.shows(_IMPORTS_OLD)):
+        return True
+    return is_of_words and any(map(run.own.packs, _COPIES.get(kind, ())))
 
 
 @cached()

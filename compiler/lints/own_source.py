@@ -202,6 +202,11 @@ class OwnSource(Struct, frozen=True, dict=True):
         within = f"/{_LEFT_OUT.sub('', folder)}/"
         return any(within in each for each in self._files)
 
+    def packs(self, package: str) -> bool:
+        """Whether it holds the source of a package; what tests put in its place is none."""
+        end = f"/{package}/__init__.py"
+        return any(each.endswith(end) and "/tests/" not in each for each in self._files)
+
     @cached_property
     def readme(self) -> str:
         """What the README at the top of each project says."""

@@ -126,10 +126,14 @@ class Repository(Struct, frozen=True):
     folders: dict[Path, Mapping[str, Pin]] = field(default_factory=dict)
 
     def pins(self, files: Iterable[Path]) -> Mapping[str, Pin]:
-        """The pin of each package for a run of these files, the first of them before the rest."""
+        """The pin of each package for a run of these files, the first of them before the rest.
+
+        A notebook of Colab runs where nothing of the project is installed.
+        """
         every, found = tuple(files), dict[str, Pin]()
         for each in filter(lambda path: is_notebook(path.name), every):
             found = {**_chosen(self._of_cells(each)), **found}
+        every = tuple(each for each in every if not self._is_of_colab(each))
         for folder in dict.fromkeys(each.parent for each in every):
             for around in self.reach.folders(folder / "_"):
                 for package, pin in self._of(around, folder / "_").items():
@@ -153,6 +157,10 @@ class Repository(Struct, frozen=True):
         for each in () if text is None else of_notebook(text, path.name):
             yield Said(each, f"{called_as(path, path)}:{each.line}", 0)
 
+    def _is_of_colab(self, path: Path) -> bool:
+        text = self._text(path, path) if is_notebook(path.name) else None
+        return text is not None and _COLAB.search(text) is not None and not _INSTALLS.search(text)
+
     def _of_file(self, path: Path, rank: int, by: Path) -> Iterator[Said]:
         waiting, seen = [path], set[Path]()
         while waiting and len(seen) < _MOST_INCLUDED:
@@ -172,6 +180,11 @@ class Repository(Struct, frozen=True):
             return read_bytes(file).decode("utf-8", "replace")
         except Unreadable:
             return None
+
+
+_COLAB: Final = re.compile(r'"colab"\s*:')
+_INSTALLS: Final = re.compile(r"pip3? install[^\n]*(?:-r|-e|--requirement|--editable)\b|git clone")
+"""How a notebook installs the project that it lies in."""
 
 
 def _names(folder: Path) -> list[str]:
@@ -262,21 +275,38 @@ def unreadable(path: Path, why: object) -> Diagnostic:
     return replace(found, severity="note") if is_data else found
 
 
-_LIBRARIES: Final = "peft|transformers|trl|accelerate|deepspeed|diffusers"
-_NAMED_SO: Final = re.compile(rf"""(?m)\bname\s*=\s*(["']?)(?:{_LIBRARIES})\1\s*(?:$|,|\))""")
-_SHOWN: Final = ("examples", "tests", "benchmarks", "docs")
+_LIBRARIES: Final = (
+    *("peft", "transformers", "trl", "accelerate", "deepspeed", "diffusers", "bitsandbytes"),
+    *("llamafactory", "llmtuner", "axolotl", "ms-swift", "verl", "openrlhf", "alignment-handbook"),
+    *("salesforce-lavis", "lavis", "lmdeploy", "vllm", "xtuner", "opencompass", "lm_eval", "trlx"),
+)
+_NAMED_SO: Final = re.compile(
+    rf"""(?m)\bname\s*=\s*(["']?)(?:{"|".join(_LIBRARIES)})\1\s*(?:$|,|\))"""
+)
+_SHOWN: Final = ("examples", "recipes", "tests", "benchmarks", "docs")
 """Folders of a library's repository that its users do not run."""
+_SHIPPED: Final = re.compile(
+    r"examples/(?:accelerate|ascend|deepspeed|extras|inference|ktransformers|merge_lora)/"
+)
+"""What LLaMA-Factory 0.8 to 0.9.5 ships, and people who change it leave alone."""
 
 
-def is_of_a_copy(file: Path, roots: Sequence[Path]) -> bool:
-    """Whether a file is an example of a library's own, of which the project holds a copy."""
+def copy_of(file: Path, roots: Sequence[Path]) -> Path | None:
+    """The copy of a library that a file belongs to, as an example or a part of its package.
+
+    In a project that is such a copy as a whole, it is what only the library's makers write.
+    """
     full = file.resolve()
     for folder in full.parents:
+        below = full.relative_to(folder).as_posix()
+        if folder in roots:
+            return folder if _SHIPPED.match(below) and _names_itself(folder) else None
         if not any(root in folder.parents for root in roots):
-            return False
-        if full.relative_to(folder).parts[0] in _SHOWN and _names_itself(folder):
-            return True
-    return False
+            return None
+        is_package = folder.name in _LIBRARIES and (folder / "__init__.py").is_file()
+        if is_package or (below.partition("/")[0] in _SHOWN and _names_itself(folder)):
+            return folder
+    return None
 
 
 def _names_itself(folder: Path) -> bool:

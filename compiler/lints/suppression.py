@@ -16,7 +16,15 @@ from tunec.compiler.diagnostics.wording import nearest_one, nearly
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, TRL, Document
 from tunec.compiler.lints.index import rule_names
-from tunec.schemas.frozen import replace
+from tunec.compiler.lints.reasons import (
+    OWN_TRAINER,
+    OWN_VERL,
+    READ_BY_ITSELF,
+    SET_LATER,
+    TEMPLATE,
+    TOGETHER,
+    lowered,
+)
 from tunec.schemas.source import dotted
 
 _VERSION: Final = 1
@@ -106,9 +114,6 @@ def _unknown(name: str, near: str | None, *, is_near: bool) -> Diagnostic:
     )
 
 
-_TOGETHER: Final = "no file says that these are one run: name them together if they are"
-
-
 def unless_guessed(
     found: Iterable[Diagnostic], alone: Iterable[Sequence[Diagnostic]]
 ) -> tuple[Diagnostic, ...]:
@@ -118,10 +123,9 @@ def unless_guessed(
     other: what follows from two of them is only possible.
     """
     shown = {_place(each) for every in alone for each in every}
-    return tuple(each if _place(each) in shown else _noted(each, _TOGETHER) for each in found)
+    return tuple(each if _place(each) in shown else lowered(each, TOGETHER) for each in found)
 
 
-_READ_BY_ITSELF: Final = "a script of this repository loads the file, and takes its keys itself"
 _KINDS: Final = (
     *TRAINERS,
     *("axolotl", "llamafactory", "unsloth", "ms-swift", "accelerate", "glm4"),
@@ -136,23 +140,21 @@ def unless_own(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagno
     """
     of_trainers = [each for each in run.documents if each.kind in _KINDS]
     by_name = {each.name: each for each in reversed(of_trainers)}
-    own = {each.name: _READ_BY_ITSELF for each in of_trainers if _is_own(each, run)}
-    own |= {each.name: _TEMPLATE for each in of_trainers if _is_template(each)}
+    own = {each.name: READ_BY_ITSELF for each in of_trainers if _is_own(each, run)}
+    own |= {each.name: TEMPLATE for each in of_trainers if _is_template(each)}
     of_verl = run.of("verl")
     if of_verl and run.own.shows(_OF_VERL):
-        own |= {each.name: _CHANGED for each in of_verl}
+        own |= {each.name: OWN_VERL for each in of_verl}
     for each in found:
         if each.file in own:
-            yield _noted(each, own[each.file])
+            yield lowered(each, own[each.file])
         else:
             document = by_name.get(each.file)
-            why = _SET_LATER if _is_set(each, document, run) else None
-            why = why or (_OWN_FIELD if _is_own_field(each, document, run) else None)
-            yield each if why is None else _noted(each, why)
+            why = SET_LATER if _is_set(each, document, run) else None
+            why = why or (OWN_TRAINER if _is_own_field(each, document, run) else None)
+            yield each if why is None else lowered(each, why)
 
 
-_TEMPLATE: Final = "much of the file is left empty, as a template's: what fills it is not known"
-_CHANGED: Final = "this repository has a verl of its own, which may read it otherwise"
 _OF_VERL: Final = re.compile(r"(?m)^class (?:RayPPOTrainer|ActorRolloutRefWorker)\b")
 _EMPTY: Final = 0.4
 _LEAST_KEYS: Final = 20
@@ -168,9 +170,6 @@ def _is_template(document: Document) -> bool:
     return is_file and len(values) >= _LEAST_KEYS and values.count(None) >= _EMPTY * len(values)
 
 
-_SET_LATER: Final = "a script of this repository sets it itself after it has read it"
-
-
 def _is_set(found: Diagnostic, document: Document | None, run: LintContext) -> bool:
     """Whether a script sets the key of a finding after the document was read."""
     label = found.primary
@@ -179,20 +178,30 @@ def _is_set(found: Diagnostic, document: Document | None, run: LintContext) -> b
     return found.severity != "note" and run.own.sets(label.path.removeprefix("--"))
 
 
-_OWN_FIELD: Final = (
-    "a class of this repository has the field, and its trainer may read it otherwise"
-)
-_OF_FIELDS: Final = ("trl-", "generation")
+_OF_FIELDS: Final = ("trl-", "generation", "temperature-", "dpo-", "grpo-", "kto-")
 """Name prefixes of the rules about what TRL's trainers do with their fields."""
+_OVERRIDES: Final = re.compile(
+    r"(?ms)^class \w+Trainer\b.*?^    def (?:_?compute_loss|dpo_loss|kto_loss|_generate\w*"
+    r"|get_batch_loss_metrics|_prepare_inputs)\("
+)
+"""A trainer of the repository's own that replaces what these rules are about."""
+_OF_SCHEDULES: Final = "schedule-"
+_SCHEDULES: Final = re.compile(
+    r"(?ms)^class \w+Trainer\b.*?^    def (?:create_scheduler|create_optimizer_and_scheduler)\("
+)
+"""One that makes the schedule itself: transformers 4.40.2 to 5.23.0 trainer.py."""
 
 
 def _is_own_field(found: Diagnostic, document: Document | None, run: LintContext) -> bool:
-    """Whether a class made of TrainingArguments has the field in place of TRL's."""
+    """Whether a class made of TrainingArguments has the field, or a trainer replaces TRL's."""
     label = found.primary
+    if found.id.startswith(_OF_SCHEDULES) and found.severity != "note":
+        return run.own.shows(_SCHEDULES)
     if label is None or document is None or document.kind not in TRL:
         return False
     is_about_it = found.id.startswith(_OF_FIELDS) and found.severity != "note"
-    return is_about_it and run.own.declares(label.path) and run.own.shows(_HEIR)
+    is_heirs = is_about_it and run.own.declares(label.path) and run.own.shows(_HEIR)
+    return is_heirs or (is_about_it and run.own.shows(_OVERRIDES))
 
 
 _HEIR: Final = re.compile(r"(?m)^class \w+Config\(\s*(?:transformers\.)?TrainingArguments\s*\)")
@@ -223,12 +232,6 @@ _MADE: Final = re.compile(
     r"\b(?:SFT|DPO|KTO|ORPO|CPO|PPO|GRPO|RLOO|Reward|GKD)(?:Config|Trainer)\b"
 )
 """What a repository makes that trains by the keys of these kinds."""
-
-
-def _noted(found: Diagnostic, why: str) -> Diagnostic:
-    if found.severity == "note":
-        return found
-    return replace(found, severity="note", notes=(*found.notes, why), fix=None)
 
 
 def _place(found: Diagnostic) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.diagnostic import Fix, Severity
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shown
 from tunec.compiler.lints.checks.keys.names import is_near
 from tunec.compiler.lints.context import LintContext
@@ -44,7 +44,7 @@ def key_of_none(run: LintContext) -> Iterator[Finding]:
                 if not is_near(name, free):
                     yield _refused(place, name)
             elif holder in _BLOCKS and name not in _keys_of(run, holder, here):
-                yield _ignored(place, holder, name)
+                yield _ignored(document, place, holder, name)
 
 
 def _is_elsewhere(document: Document) -> bool:
@@ -79,14 +79,25 @@ def _refused(place: Place, name: str) -> Finding:
     )
 
 
-def _ignored(place: Place, holder: str, name: str) -> Finding:
+def _asks_for_nothing(document: Document, place: Place, name: str) -> bool:
+    """Whether a key that is not read leaves the value open, or says what mixed_precision says."""
+    if name not in ("bf16", "fp16"):
+        return bool(place.value == "auto")
+    enabled = place.node.child("enabled")
+    precision = document.value("mixed_precision")
+    return precision is not None and enabled is not None and enabled.value is (precision == name)
+
+
+def _ignored(document: Document, place: Place, holder: str, name: str) -> Finding:
     near, home = nearest(name, keys_ever_in(holder)), _home(name)
+    lesser: Severity = "note" if _asks_for_nothing(document, place, name) else "warning"
+    is_lost = bool(home or near or _is_deepspeeds(name, holder)) and lesser != "note"
     return Finding(
         f"accelerate knows no key `{name}` in {holder}",
         (place.key_label("not read"),),
         ("it becomes a launcher argument that nothing reads",),
         f"write it below {home}" if home else _instead(name, holder, near),
-        severity=None if home or near or _is_deepspeeds(name, holder) else "warning",
+        severity=None if is_lost else lesser,
     )
 
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tunec.compiler.diagnostics.wording import nearly
+from tunec.compiler.frontend.shell_nodes import SBATCH
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.facts.launch import batch_of, count, is_unknown, launches, per_node
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.launch.lines import at_line, lines
 
-_DIRECTIVE_OPTIONS: Final = re.compile(r"#SBATCH[ \t]+(\S.*)")
 _APART: Final = re.compile(r"#[ \t]+SBATCH[ \t]+--?([a-z][\w-]*)")
 _TEXT: Final = re.compile(r"""(?<!<)<<-?\s*["'\\]?([A-Za-z_]\w*)""")
 _VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
@@ -24,7 +24,7 @@ def batch_directive_not_read(run: LintContext) -> Iterator[Finding]:
         began: tuple[int, str] | None = None
         late = list[tuple[int, str]]()
         for number, line in _of_the_script(lines(document)):
-            options = _DIRECTIVE_OPTIONS.match(line)
+            options = SBATCH.match(line)
             if options is None:
                 apart = _APART.match(line)
                 if began is None and apart is not None:
@@ -107,7 +107,16 @@ _MISSPELT_OPTIONS: Final = frozenset(
         *("overcommit", "oversubscribe", "parsable", "partition", "power", "prefer", "priority"),
         *("profile", "propagate", "qos", "quiet", "reboot", "requeue", "reservation"),
         *("resv_ports", "segment", "signal", "sockets_per_node", "spread_job", "stepmgr"),
-        *("switches", "test_only", "thread_spec", "threads_per_core", "time", "time_min", "tmp"),
+        *(
+            "switches",
+            "tasks_per_node",
+            "test_only",
+            "thread_spec",
+            "threads_per_core",
+            "time",
+            "time_min",
+            "tmp",
+        ),
         *("tres_bind", "tres_per_task", "uid", "usage", "use_min_nodes", "verbose", "wait"),
         *("wait_all_nodes", "wckey", "wrap"),
     }

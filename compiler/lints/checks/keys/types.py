@@ -8,6 +8,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label, Severity
 from tunec.compiler.diagnostics.wording import joined, shown
+from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.checks.keys.texts import WORDS, number_of
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
@@ -98,8 +99,14 @@ def value_of_another_type(run: LintContext) -> Iterator[Finding]:
         tuned = TUNED if document.kind == "deepspeed" and is_autotuned(run, document) else ()
         for fault in faults(run, document):
             is_tried = fault.place.node.items is not None and fault.path.startswith(tuned)
-            if fault.what == "type" and not is_tried and not _is_spoken_of(document, fault):
+            is_taken = is_tried or (document.kind in _KINDS and _is_empty(fault.place.node))
+            if fault.what == "type" and not is_taken and not _is_spoken_of(document, fault):
                 yield _value_finding(run, document, fault)
+
+
+def _is_empty(node: Node) -> bool:
+    """An empty list or block, which a class of data takes as it takes nothing."""
+    return node.items == () or node.fields == {}
 
 
 def _words_for_a_file(run: LintContext) -> Iterator[Finding]:

@@ -1,0 +1,224 @@
+"""What a folder has no witness for is lowered: nothing starts it, or something comes in between."""
+
+from pathlib import Path
+
+import pytest
+
+import tunec
+
+ADAPTER = """from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, TrainingArguments, Trainer
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--use_lora", action="store_true")
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("a/b")
+{condition}
+    model = get_peft_model(model, LoraConfig(r=0, target_modules=["q_proj"]))
+trainer = Trainer(model, TrainingArguments(output_dir="out"))
+trainer.train()
+"""
+INSIDE = """def adapted(model):
+    return get_peft_model(model, LoraConfig(r=0, target_modules=["q_proj"]))
+
+
+if args.use_lora:
+    model = adapted(model)
+"""
+RANK = "lora-rank-not-positive"
+STARTS = "python train.py"
+
+
+def written(path: Path, files: dict[str, str]) -> Path:
+    (path / ".git").mkdir(exist_ok=True)
+    for name, text in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(text, "utf-8")
+    return path
+
+
+def told(path: Path, rule: str) -> list[tuple[str, str]]:
+    """The levels of a rule's findings, each with the sentence that stands last."""
+    found = [each for each in tunec.lint(path).diagnostics if each.id == rule]
+    return [(each.severity, each.notes[-1] if each.notes else "") for each in found]
+
+
+@pytest.mark.parametrize(
+    ("condition", "start", "expected"),
+    [
+        ("if args.use_lora:", STARTS, "note"),
+        ("if args.use_lora:", f"{STARTS} --use_lora", "error"),
+        ("if args.use_lora:", f"{STARTS} --use_lora False", "note"),
+        ("if args.use_lora:", f"{STARTS} --use_lora_too", "note"),
+        ("if not args.use_lora:", f"{STARTS} --use_lora", "note"),
+        ("if args.do_train:", STARTS, "error"),
+        ("if True:", STARTS, "error"),
+    ],
+)
+def test_what_stands_under_a_condition_is_an_error_where_a_command_meets_it(
+    condition: str, start: str, expected: str, tmp_path: Path
+) -> None:
+    files = {"train.py": ADAPTER.format(condition=condition), "run.sh": f"{start}\n"}
+    ((level, why),) = told(written(tmp_path, files), RANK)
+    assert level == expected
+    assert ("condition that no command" in why) is (expected == "note")
+
+
+@pytest.mark.parametrize(("start", "expected"), [("", "note"), (" --use_lora", "error")])
+def test_a_function_that_is_called_under_a_condition_stands_under_it(
+    start: str, expected: str, tmp_path: Path
+) -> None:
+    script = ADAPTER.replace(ADAPTER[ADAPTER.index("{") : ADAPTER.index("trainer =")], INSIDE)
+    path = written(tmp_path, {"train.py": script, "run.sh": f"{STARTS}{start}\n"})
+    assert [level for level, _ in told(path, RANK)] == [expected]
+
+
+def test_a_script_that_the_user_names_is_used(tmp_path: Path) -> None:
+    script = ADAPTER.format(condition="if args.use_lora:")
+    path = written(tmp_path, {"train.py": script}) / "train.py"
+    assert [level for level, _ in told(path, RANK)] == ["error"]
+
+
+ENGINE = '{"train_batch_size": 8, "fp16": {"enabled": true, "opt_level": "O2"}}'
+START = "deepspeed train.py --deepspeed ds.json\n"
+PACKS = "/__init__.py"
+
+
+@pytest.mark.parametrize(("package", "expected"), [("deepspeed", "note"), ("other", "error")])
+def test_a_copy_of_the_program_may_know_other_keys(
+    package: str, expected: str, tmp_path: Path
+) -> None:
+    files = {"ds.json": ENGINE, "run.sh": START, f"lib/{package}{PACKS}": ""}
+    ((level, _),) = told(written(tmp_path, files), "unknown-key")
+    assert level == expected
+
+
+TWICE = "model_name_or_path: a/b\nstage: sft\nfinetuning_type: lora\ncutoff_len: 1\ncutoff_len: 2\n"
+FACTORY = '[project]\nname = "llamafactory"\n'
+EXTRA = "examples/extras/run.yaml"
+
+
+@pytest.mark.parametrize(
+    ("place", "project", "start", "expected"),
+    [
+        (EXTRA, "pyproject.toml", "", "note"),
+        (EXTRA, "pyproject.toml", f"llamafactory-cli train {EXTRA}\n", "error"),
+        ("examples/train_lora/run.yaml", "pyproject.toml", "", "error"),
+        (f"lib/{EXTRA}", "lib/setup.cfg", "", "note"),
+        (f"lib/{EXTRA}", "lib/setup.cfg", f"llamafactory-cli train lib/{EXTRA}\n", "error"),
+        (EXTRA, "elsewhere/setup.cfg", "", "error"),
+        ("lavis/projects/run.yaml", f"lavis{PACKS}", "", "note"),
+    ],
+)
+def test_what_a_copy_of_a_library_brings_is_a_note_unless_a_script_names_it(
+    place: str, project: str, start: str, expected: str, tmp_path: Path
+) -> None:
+    text = FACTORY.replace("[project]", "[metadata]") if project.endswith("cfg") else FACTORY
+    files = {place: TWICE, project: text, "start.sh": start or "llamafactory-cli\n"}
+    assert [level for level, _ in told(written(tmp_path, files), "E0107")] == [expected]
+
+
+SFT = "model_name_or_path: a/b\ndataset_name: c\noutput_dir: out\nmax_length: 1024\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("trl sft --config a.yaml\n", "note"),
+        ("trl sft --config b.yaml\n", "error"),
+        ('trl sft --config "configs/$NAME.yaml" || trl sft --config a.yaml\n', "error"),
+        ("pip install trl\n", "error"),
+    ],
+)
+def test_what_goes_on_in_a_file_beside_those_that_are_started_is_a_note(
+    start: str, expected: str, tmp_path: Path
+) -> None:
+    twice = f"{SFT}max_length: 2048\n"
+    files = {"configs/a.yaml": SFT, "configs/b.yaml": twice, "start.sh": start}
+    assert [level for level, _ in told(written(tmp_path, files), "E0107")] == [expected]
+
+
+OWN = """from trl import DPOTrainer
+
+
+class OtherTrainer(DPOTrainer):
+    def {method}(self, *args):
+        return 0
+"""
+DPO = "model_name_or_path: a/b\ndataset_name: c\noutput_dir: out\nbeta: 0.1\nloss_type: other\n"
+
+
+@pytest.mark.parametrize(("method", "expected"), [("dpo_loss", "note"), ("log", "error")])
+def test_a_trainer_of_the_repository_may_have_a_loss_of_its_own(
+    method: str, expected: str, tmp_path: Path
+) -> None:
+    files = {"dpo.yaml": DPO, "train.py": OWN.format(method=method)}
+    levels = [level for level, _ in told(written(tmp_path, files), "dpo-loss-unknown")]
+    assert levels == [expected]
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ({"run.py": "print()\n"}, "note"),
+        ({"run.py": "print()\n", "README.md": "LLaMA-Factory trains it.\n"}, "error"),
+        ({"README.md": "It is trained.\n"}, "error"),
+    ],
+)
+def test_a_file_whose_program_nothing_names_may_be_another_program_s(
+    other: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, {"configs/run.yaml": TWICE, **other})
+    assert [level for level, _ in told(path, "E0107")] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [("--gres=gpu:4 # gpu:${KIND}:4", []), ("--nodes=${N}", ["error"])],
+)
+def test_sbatch_reads_no_option_behind_a_remark(
+    options: str, expected: list[str], tmp_path: Path
+) -> None:
+    job = f"#!/bin/bash\n#SBATCH {options}\ntorchrun train.py --bf16\n"
+    path = written(tmp_path, {"job.sh": job})
+    assert [level for level, _ in told(path, "batch-directive-not-read")] == expected
+
+
+LAUNCHER = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nmixed_precision: bf16\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ("train_batch_size: auto", "note"),
+        ("train_batch_size: 8", "error"),
+        ("bf16: {enabled: true}", "note"),
+        ("fp16: {enabled: false}", "note"),
+        ("fp16: {enabled: true}", "error"),
+    ],
+)
+def test_a_key_that_is_not_read_and_asks_for_nothing_is_a_note(
+    block: str, expected: str, tmp_path: Path
+) -> None:
+    text = f"{LAUNCHER}deepspeed_config:\n  zero_stage: 2\n  {block}\n"
+    path = written(tmp_path, {"accelerate.yaml": text})
+    assert [level for level, _ in told(path, "key-of-none")] == [expected]
+
+
+@pytest.mark.parametrize(("value", "expected"), [("[]", []), ("[a, 1]", ["error"])])
+def test_an_empty_list_is_no_value_of_another_type(
+    value: str, expected: list[str], tmp_path: Path
+) -> None:
+    path = written(tmp_path, {"train.yaml": f"{SFT}fsdp: {value}\n"})
+    assert [level for level, _ in told(path, "value-of-another-type")] == expected
+
+
+def test_sbatch_knows_the_older_name_of_its_tasks(tmp_path: Path) -> None:
+    job = "#!/bin/bash\n#SBATCH --tasks-per-node=1\n#SBATCH --ntask-per-node=1\npython train.py\n"
+    found = [each.message for each in tunec.lint(written(tmp_path, {"job.sh": job})).diagnostics]
+    assert [each for each in found if "no option" in each] == [
+        "sbatch has no option --ntask-per-node"
+    ]
