@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from tunec.compiler.watch.must_show import CLOSE, STEPS
+from tunec.compiler.watch.expectation import CLOSE, STEPS
 
 Verdict = Literal["ok", "failed", "not seen"]
 Line = Mapping[str, Any]

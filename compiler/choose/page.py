@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.time.account import MARGIN, OFF
 from tunec.compiler.choose.options import Asking, has_length
-from tunec.compiler.choose.picture import letters
 from tunec.compiler.choose.ranking import front, kept, placed
+from tunec.compiler.choose.screen import letters
 from tunec.compiler.choose.wording import (
     amounts,
     cells,

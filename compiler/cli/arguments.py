@@ -4,9 +4,6 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tunec.compiler.cli.calibrate_grammar import add_calibrate
-from tunec.compiler.cli.choose_grammar import add_choose
-from tunec.compiler.cli.data_grammar import add_data
 from tunec.compiler.cli.options import (
     format_option,
     intent_options,
@@ -29,7 +26,7 @@ from tunec.compiler.cli.proving_arguments import (
     add_translate,
     add_verify,
 )
-from tunec.compiler.cli.resume_grammar import add_resume
+from tunec.compiler.cli.run_arguments import add_calibrate, add_choose, add_data, add_resume
 
 if TYPE_CHECKING:
     from tunec.compiler.cli.options import Subparsers

@@ -13,7 +13,7 @@ from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.ir.values import plain
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact
-from tunec.compiler.watch.must_show import must_show, settings
+from tunec.compiler.watch.expectation import must_show, settings
 from tunec.compiler.watch.probe_files import FOLDER, PLAN
 from tunec.schemas.frozen import replace
 

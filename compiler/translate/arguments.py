@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.document import Place
 from tunec.compiler.translate.documents import is_own_flags
-from tunec.compiler.translate.script_values import slots_of
+from tunec.compiler.translate.scripts import slots_of
 from tunec.compiler.translate.sources import Sources
 from tunec.schemas.source import text_of
 

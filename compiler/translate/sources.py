@@ -16,14 +16,14 @@ from tunec.compiler.lints.documents import Reading
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Entry, Phrase, Target, in_every_plan, in_no_plan
-from tunec.compiler.translate.aliases import with_newer_names
+from tunec.compiler.translate.admission import with_newer_names
 from tunec.compiler.translate.documents import documents_of
 from tunec.compiler.translate.examples import of_examples, without_their_scripts
 from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import Read, reads
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.phrases import phrases_in
-from tunec.compiler.translate.script_values import is_given, unsettled, without_plan
+from tunec.compiler.translate.scripts import is_given, unsettled, without_plan
 from tunec.compiler.translate.statements import said_by, with_defaults
 from tunec.compiler.translate.unread_files import unread
 from tunec.compiler.translate.written_targets import is_dialect

@@ -25,7 +25,7 @@ from tunec.compiler.translate.foundation import (
 from tunec.compiler.translate.leftovers import MEETING, hidden
 from tunec.compiler.translate.passthrough import Dropped
 from tunec.compiler.translate.reconciliation import Settled
-from tunec.compiler.translate.script_values import not_understood, slots_of
+from tunec.compiler.translate.scripts import not_understood, slots_of
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.translate import assumed, is_named, leaving, parts_only
 from tunec.compiler.translate.written_targets import runner

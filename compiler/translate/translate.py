@@ -32,7 +32,7 @@ from tunec.compiler.translate.faults import OF_THE_DATA, PLACES
 from tunec.compiler.translate.leftovers import hidden, may_matter
 from tunec.compiler.translate.phrases import foreign
 from tunec.compiler.translate.places import placed
-from tunec.compiler.translate.script_values import not_understood, slots_of
+from tunec.compiler.translate.scripts import not_understood, slots_of
 from tunec.compiler.translate.sources import Sources, sources_of
 from tunec.compiler.translate.writing import Written, program_of, write
 from tunec.compiler.version import __version__

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.lints.documents import Reading
-from tunec.compiler.translate.script_values import not_understood
+from tunec.compiler.translate.scripts import not_understood
 from tunec.schemas.source import COMMAND_LINE, start_of
 
 

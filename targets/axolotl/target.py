@@ -1,8 +1,10 @@
 """The axolotl target: one YAML for `axolotl train`, with DeepSpeed's file beside it."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from tunec.compiler.analyses.counting import Counting, Epoch, of_whole_and_partial
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.passes import defaults
@@ -12,7 +14,6 @@ from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.packages import PACKAGE as ACCELERATE_PACKAGE
 from tunec.targets.axolotl.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.axolotl.arithmetic import CHECKPOINTING, PARALLEL, PRECISION
-from tunec.targets.axolotl.counting import counting
 from tunec.targets.axolotl.data import DATA, forms, records
 from tunec.targets.axolotl.from_trl import TAKES
 from tunec.targets.axolotl.fsdp import FSDP
@@ -38,6 +39,26 @@ from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import beside_fsdp_and_rewards, evaluating_by_loss
+
+
+def _steps(epoch: Epoch, epochs: float) -> int:
+    """The number of steps. All epochs are counted together, and the last step may be partial.
+
+    axolotl 0.13.2 to 0.19.0 utils/trainer.py `calculate_total_num_steps`. If the model answers
+    prompts, the Trainer counts: common/datasets.py `load_preference_datasets`.
+    """
+    if epoch.answers:
+        return of_whole_and_partial(epoch, epochs)
+    return math.ceil(epoch.rows * epochs / (epoch.micro * epoch.accumulation * epoch.processes))
+
+
+def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
+    """Axolotl's counting. Its packing fills bins in a random order, so the rows are an estimate.
+
+    axolotl 0.13.2 to 0.19.0 utils/samplers/multipack.py `MultipackBatchSampler`.
+    """
+    return Counting(f"axolotl {dialect[PACKAGE]}", _steps, "multipack")
+
 
 _MARKS: Final = frozenset(
     {

@@ -1,15 +1,15 @@
 """SimpleTuner as a target: config.json, config.env for its launcher, multidatabackend.json."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from packaging.version import Version
 
 from tunec.compiler.analyses.counting import Counting, of_accumulations
-from tunec.compiler.ir.plan import Draft
+from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
-from tunec.compiler.start_commands import Start
+from tunec.compiler.start_commands import STARTER, Start
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_no_plan, on_deepspeed
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
@@ -20,8 +20,39 @@ from tunec.targets.simpletuner.rows.model import MODEL, PRECISION
 from tunec.targets.simpletuner.rows.optimizer import OPTIMIZER
 from tunec.targets.simpletuner.rows.run import CHECKPOINTING, DATA_FILE, RUN
 from tunec.targets.simpletuner.rows.schedule import SCHEDULE
-from tunec.targets.simpletuner.starter import START_PY, entry
 from tunec.targets.trainers import adding_no_noise, supervised
+
+_PATH: Final = f"simpletuner/{STARTER}"
+_BODY: Final = """\
+import os
+import runpy
+
+os.chdir(os.path.dirname(os.path.abspath(__file__)))
+runpy.run_module("simpletuner.train", run_name="__main__")
+"""
+"""`simpletuner train` does not change the folder: it looks for `config/` in the working directory,
+and passes the package's own train.py to accelerate (simpletuner 3.1.6 cli.py, 4.10.1 cli/train.py,
+`run_training`). Launchers and clusters start this file instead, which changes to its own folder
+first."""
+
+
+def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
+    """The file that a launcher starts, relative to the root of the bundle."""
+    return (_PATH,)
+
+
+def _render(_: Mapping[str, Json], header: Sequence[str]) -> str:
+    return "".join(f"# {line}\n" for line in header) + _BODY
+
+
+def _is_started(plan: Plan) -> bool:
+    return plan.launch.script == _PATH
+
+
+START_PY: Final = File(
+    STARTER, "text", (), lambda _: False, when=_is_started, render=_render, parse=lambda _: {}
+)
+
 
 _RELEASES: Final = (
     *("3.1.6", "3.2.3", "3.3.4", "4.0.6", "4.1.3", "4.2.3", "4.3.5", "4.4.1", "4.5.2", "4.6.1"),

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tunec.compiler.choose.options import Asking, option_of
-from tunec.compiler.choose.picture import letters, picture
 from tunec.compiler.choose.ranking import front, kept, result_of
+from tunec.compiler.choose.screen import letters, picture
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_mapping
 from tunec.schemas.choice import HourlyPrice, Option

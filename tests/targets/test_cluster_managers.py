@@ -23,7 +23,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.read import found_plain, read, recognise
 from tunec.targets.kubeflow.pods import bundle_yaml
 from tunec.targets.registry import TARGETS
-from tunec.targets.slurm.clock import seconds_of, written
+from tunec.targets.slurm.target import seconds_of, written
 
 GIB = 2**30
 every_case = pytest.mark.parametrize("name", CASES)
