@@ -14,7 +14,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
-from tunec.compiler.lints.reasons import (
+from tunec.compiler.lints.suppression import (
     AS_TEXT,
     BY_NAME,
     OWN_COPY,

@@ -18,8 +18,9 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.grouping import TRAINING
 from tunec.compiler.lints.own_source import REMARK, texts_below, without_remarks
-from tunec.compiler.lints.python_conditions import is_reached
-from tunec.compiler.lints.reasons import (
+from tunec.compiler.lints.python_runs import is_reached
+from tunec.compiler.lints.repository import copy_of
+from tunec.compiler.lints.suppression import (
     NO_READER,
     OF_A_COPY,
     OF_TESTS,
@@ -29,7 +30,6 @@ from tunec.compiler.lints.reasons import (
     Reason,
     lowered,
 )
-from tunec.compiler.lints.repository import copy_of
 
 _PROGRAMS: Final = (".py", ".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".bat", "Makefile")
 _ENDINGS: Final = (
