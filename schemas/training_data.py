@@ -52,6 +52,7 @@ class Data(Shape):
     packing: bool = False
     """Whether several samples share one sequence."""
     images: Images | None = None
-    """Images in a sample."""
+    """Images in a sample. When absent, one for a model that sees; none where samples are packed, in
+    a format of texts alone, or for a model that is its maker's text model too, such as Gemma 3."""
     resolution: Whole | None = None
     """Side in pixels of the training images of a diffusion model."""

@@ -100,6 +100,12 @@ def has_text_alone(plan: Plan) -> bool:
     return not has_images(plan)
 
 
+def leaves_parts_unused(plan: Plan) -> bool:
+    """Whether parameters are trained that no sample reaches: a tower where there is no image."""
+    trains_all = plan.adapter.kind == "none" and "vision" not in plan.adapter.frozen
+    return trains_all and plan.model.kind == "vision-language" and has_text_alone(plan)
+
+
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from posixpath import normpath
 from typing import Final
 
+from tunec.compiler.analyses.architecture.image_rules import TEXT_FIRST
 from tunec.compiler.analyses.architecture.image_tokens import (
     UnfitImage,
     image_tokens,
@@ -257,7 +258,24 @@ def _misfit(scribe: Scribe, at: str, why: str, otherwise: str = "") -> None:
 
 def _images_of_a_sample(scribe: Scribe) -> int:
     asked = scribe.facts.spec.data.images
-    return int(scribe.facts.pinned("data.images", asked.per_sample if asked else 1))
+    usual = asked.per_sample if asked else int(_text_alone(scribe) is None)
+    return int(scribe.facts.pinned("data.images", usual))
+
+
+_OF_TEXT: Final = frozenset({"alpaca", "prompt-completion", "text"})
+"""Formats whose records have no place for an image."""
+
+
+def _text_alone(scribe: Scribe) -> str | None:
+    """Why samples hold text alone where `data.images` is absent; None where they hold an image."""
+    data = scribe.facts.spec.data
+    if data.packing:
+        return "none, since packed samples take no images"
+    if data.format in _OF_TEXT:
+        return f"none in the format {data.format}"
+    if scribe.facts.model.architecture.family in TEXT_FIRST:
+        return "none; `images: {per_sample: 1}` is one"
+    return None
 
 
 def _images(scribe: Scribe) -> None:
@@ -306,7 +324,10 @@ def _sample_images(scribe: Scribe) -> None:
         _say_images(scribe, 0, 0, 0, 0, 0, "how its images become tokens is not known")
         return
     if not count:
-        _say_images(scribe, 0, 0, 0, 0, 0, "samples hold text alone")
+        asked = scribe.facts.spec.data.images
+        usual = None if asked else _text_alone(scribe)
+        why = f"not given: {usual}" if usual else "samples hold text alone"
+        _say_images(scribe, 0, 0, 0, 0, 0, why)
         return
     if _trains_convolutions(scribe):
         _misfit(

@@ -282,6 +282,8 @@ class Architecture(Struct, frozen=True, dict=True):
     """Whether its layers pass on fp32 under autocast although their weights have 16 bits."""
     recomputes: bool = True
     """Whether its class can recompute its layers."""
+    layer_classes: tuple[str, ...] = ()
+    """Classes that FSDP wraps; empty: those that the model's class names itself."""
     new: tuple[str, ...] = ()
     """Modules that no published weights initialise, by dotted name: a classifier's head."""
     denoiser: Denoiser | None = None

@@ -21,7 +21,7 @@ from tunec.targets.axolotl.data import write_evaluation
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.schedule import write_arguments, write_saving
 from tunec.targets.huggingface.training import OPTIMIZER as TRAINER_OPTIMIZER
-from tunec.targets.rows import in_epochs, rises_over_a_share, row
+from tunec.targets.rows import in_epochs, leaves_parts_unused, rises_over_a_share, row
 
 _SCHEMA: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/training.py `HyperparametersConfig`"
 _BUILDER: Final = "core/builders/base.py `TrainerBuilderBase`, before 0.10 core/trainer_builder.py"
@@ -264,6 +264,11 @@ SCHEDULE: Final = (
         "steps and the one is a multiple of the other",
         since=WRITTEN,
         when=_evaluates,
+    ),
+    derived(
+        "ddp_find_unused_parameters",
+        lambda plan: True if plan.parallel.engine == "ddp" and leaves_parts_unused(plan) else None,
+        "axolotl 0.8.1 to 0.19.0 core/builders/causal.py `build`: absent, it is off",
     ),
 )
 

@@ -7,6 +7,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, same
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
+from tunec.targets.rows import leaves_parts_unused
 
 _SOURCE = "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`"
 _OPTIMIZERS = "transformers 4.40.2 to 5.23.0 training_args.py `OptimizerNames`"
@@ -229,8 +230,10 @@ RUNTIME = (
     ),
     derived(
         "ddp_find_unused_parameters",
-        lambda plan: False if plan.parallel.engine == "ddp" else None,
-        "transformers trainer.py `_wrap_model`: absent, it is on wherever checkpointing is off",
+        lambda plan: leaves_parts_unused(plan) if plan.parallel.engine == "ddp" else None,
+        "transformers trainer.py `_wrap_model`: absent, it is on wherever checkpointing is off; "
+        "torch 2.13.0 distributed `Reducer`: a step ends in an error where a trained parameter has "
+        "no gradient, as in a tower that sees no image",
     ),
     derived(
         "average_tokens_across_devices",

@@ -107,6 +107,17 @@ def _painting(name: str, steps: int, pictures: Mapping[str, int], **changed: Any
     return Run(name, steps, whole, form="pictures", beside=BESIDE, pictures=pictures)
 
 
+def _text_of_a_model_that_sees(engine: str) -> Run:
+    """Text alone, so that no gradient reaches the tower, although it is trained with the rest."""
+    data = {"images": {"per_sample": 0}}
+    asked = {"model": "./seeing", "method": "full", "engine": engine, "data": data}
+    pin = {"activation_checkpointing.mode": "layer"}
+    if engine == "fsdp":
+        # torch 2.13.0 frees the parameters of a full state dict that it makes on a CPU
+        pin |= {"fsdp.version": 1, "fsdp.state_dict": "sharded"}
+    return Run(f"text of a model that sees under {engine}", 7, {**asked, "pin": pin})
+
+
 RUNS: Final = (
     Run("lora of texts under ddp", 7, {"method": "lora", "engine": "ddp"}, always=True),
     Run("lora of texts with a probe", 7, {"method": "lora", "engine": "ddp", "watch": True}),
@@ -209,6 +220,7 @@ RUNS: Final = (
         },
         form="images",
     ),
+    *(_text_of_a_model_that_sees(engine) for engine in ("ddp", "deepspeed", "fsdp")),
     _painting(
         "pictures",
         7,

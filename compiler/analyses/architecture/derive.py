@@ -13,6 +13,7 @@ from tunec.compiler.analyses.architecture.facts import (
 )
 from tunec.compiler.analyses.architecture.families import FAMILIES
 from tunec.compiler.analyses.architecture.image_rules import with_images
+from tunec.compiler.analyses.architecture.layer_classes import layer_classes
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import NO_DROPOUT, Architecture, Dropout
 from tunec.schemas.models.derived_card import card_name, shipped
@@ -120,7 +121,13 @@ def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -
     assumed = tuple(dict.fromkeys(findings.assumed))
     named = next((config[key] for key in _ACTIVATION_KEYS if config.get(key)), "")
     dropout = dropout_of(family, config)
-    return replace(architecture, assumed=assumed, dropout=dropout, activation=str(named))
+    return replace(
+        architecture,
+        assumed=assumed,
+        dropout=dropout,
+        activation=str(named),
+        layer_classes=layer_classes(config),
+    )
 
 
 def _is_read_off(family: str, config: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.analyses.architecture.facts import Facts, Findings, UnusableConfig
+from tunec.compiler.analyses.architecture.layer_classes import layer_classes
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, ImageTokens
 
@@ -18,9 +19,11 @@ def with_images(
 ) -> Architecture:
     """Add the image rule of its family to an architecture that was read off its class.
 
-    Nothing is added where the family has no row, or the layers of its tower are not known. Raises
-    UnusableConfig with every key that is missing or has the wrong type.
+    No rule is added where the family has no row, or the layers of its tower are not known. Layer
+    classes are added where its own list names others. Raises UnusableConfig with every key that is
+    missing or has the wrong type.
     """
+    model = replace(model, layer_classes=layer_classes(config))
     rule = IMAGE_RULES.get(model.family)
     if rule is None or not _sees(model):
         return model
@@ -297,3 +300,14 @@ IMAGE_RULES: Final[Mapping[str, Callable[[Facts], ImageTokens]]] = {
 }
 """By `model_type`: the rule of the image processor that transformers chooses for it (5.23.0
 `models/auto/image_processing_auto.py`)."""
+
+TEXT_FIRST: Final = frozenset(
+    {
+        *("gemma3", "gemma3n", "gemma4", "gemma4_unified", "kimi_k25", "llama4", "mistral3"),
+        *("qwen3_5", "qwen3_5_moe"),
+    }
+)
+"""Families that see and are their maker's text models of that generation too: no other class of the
+same generation and size reads text alone. Their samples are taken to hold text alone where a spec
+says nothing of images.
+"""

@@ -58,7 +58,8 @@ def kinds() -> Iterator[Kind]:
 def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsdp:
     """Settings for a kind of FSDP.
 
-    A unit a layer, by the model's own `_no_split_modules`. The backward pass gathers ahead, as
+    A unit a layer, by the model's own `_no_split_modules` or, where that names classes which the
+    model does not have, by the classes of its layers. The backward pass gathers ahead, as
     torch does by default (2.13 `FullyShardedDataParallel(backward_prefetch=BACKWARD_PRE)`, and
     version 2 always); `use_orig_params`, without which FSDP 1 refuses a unit that is trained in
     part. Rank 0 alone reads the weights, where the trainer has such a setting. Layers recompute by
@@ -72,6 +73,7 @@ def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsd
         version=version,
         sharding=sharding,
         offload_params=offload,
+        wrap_classes=workload.architecture.layer_classes,
         efficient_loading=not _is_older(workload, _LOADS_ON_ONE),
         state_dict=_state_dict(version, workload),
         checkpointing=checkpointing == "layer",

@@ -47,11 +47,13 @@ def _joined(*parts: str) -> str:
 
 
 def _sees(plan: Plan) -> bool:
-    """Whether samples hold images that become tokens of the text or of the generated picture."""
-    return plan.data.image_tokens > 0
+    """Whether samples may hold images that become tokens of the text or of the generated image."""
+    return plan.model.kind == "vision-language" or plan.data.image_tokens > 0
 
 
 def _images(plan: Plan) -> str:
+    if not plan.data.images:
+        return "none"
     return f"{plan.data.images:,} a sample, {plan.data.image_tokens:,} tokens"
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -255,6 +255,28 @@ def test_wrap_class_of_another_model() -> None:
     config = transformers.Qwen2Config(num_hidden_layers=1, num_key_value_heads=4, **tiny)
     with pytest.raises(ValueError, match="Could not find the transformer layer class"):
         plugin.set_auto_wrap_policy(transformers.Qwen2ForCausalLM(config))
+
+
+@pytest.mark.parametrize("kind", ["bad", "good"])
+def test_gemma_3_lists_classes_that_it_does_not_have(kind: str) -> None:
+    import transformers
+    from accelerate import FullyShardedDataParallelPlugin
+
+    file = example("fsdp-layer-classes-absent", kind, 0).files["accelerate.yaml"]
+    names = yaml.safe_load(file)["fsdp_config"].get("fsdp_transformer_layer_cls_to_wrap")
+    plugin = FullyShardedDataParallelPlugin(
+        auto_wrap_policy="transformer_based_wrap",
+        transformer_cls_names_to_wrap=names and names.split(","),
+    )
+    tiny = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}
+    parts = {"num_hidden_layers": 1, **tiny}
+    config = transformers.Gemma3Config(
+        text_config={"vocab_size": 64, "num_key_value_heads": 2, "head_dim": 16, **parts},
+        vision_config={"image_size": 28, "patch_size": 14, **parts},
+    )
+    refused = pytest.raises(ValueError, match="Could not find the transformer layer class")
+    with refused if kind == "bad" else nullcontext():
+        plugin.set_auto_wrap_policy(transformers.Gemma3ForConditionalGeneration(config))
 
 
 def test_classes_to_wrap_are_split_at_the_commas_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -348,3 +348,45 @@ def _units(each: Asked) -> tuple[str, ...] | None:
     if named is None:
         return None
     return (str(named.value),)
+
+
+_NAMED_SINCE: Final = "transformers>=5.1"
+"""The first release in which a model's list holds those of its parts."""
+
+
+@rule(
+    "fsdp-layer-classes-absent",
+    "error",
+    "init",
+    consumers=("accelerate", "transformers"),
+    reads=TURNS_ON,
+)
+def fsdp_layer_classes_absent(run: LintContext) -> Iterator[Finding]:
+    """The classes to wrap are left to the model, whose list names classes that it does not have."""
+    model = run.model
+    if model is None or not model.architecture.layer_classes:
+        return
+    holds = True if model.architecture.family == "gemma3" else run.runs(_NAMED_SINCE)
+    if holds is False:
+        return
+    for each in asked(run):
+        if each.get(_CLASSES) is None and _by_class(each):
+            classes = ",".join(model.architecture.layer_classes)
+            yield Finding(
+                f"the list of {model.path} names layer classes that the model does not have",
+                ((each.get(_POLICY) or each.on).label("wraps by the model's own list"),),
+                (
+                    "accelerate stops: Could not find the transformer layer class",
+                    *((f"the version is not given; it holds for {_NAMED_SINCE}",) * (not holds)),
+                ),
+                f"write transformer_layer_cls_to_wrap: {classes}",
+                severity=None if holds else "warning",
+            )
+
+
+def _by_class(each: Asked) -> bool:
+    """Whether a file asks for units by class."""
+    policy = each.get(_POLICY)
+    if policy is not None:
+        return str(policy.value).upper() == "TRANSFORMER_BASED_WRAP"
+    return each.who == "trainer" and "auto_wrap" in words(each.on)

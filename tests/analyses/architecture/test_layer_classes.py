@@ -1,0 +1,41 @@
+"""FSDP finds the layer classes of every model that sees: those it lists, or those it is told."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tunec.compiler.analyses.architecture import derive
+from tunec.schemas.models.catalogue import card, card_names
+
+transformers = pytest.importorskip("transformers")
+
+
+def one_of_each_combination() -> dict[str, Mapping[str, Any]]:
+    """The config of one card for each combination of families of parts, by their names."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for name in card_names():
+        config = card(name).config
+        if isinstance(config.get("vision_config"), Mapping):
+            parts = [config.get(f"{part}_config") or {} for part in ("text", "vision", "audio")]
+            families = [each.get("model_type", "") for each in (config, *parts)]
+            found.setdefault("+".join(families), config)
+    return found
+
+
+CONFIGS = one_of_each_combination()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_class_that_is_wrapped_is_there(name, build):
+    config = CONFIGS[name]
+    if config["model_type"] not in transformers.CONFIG_MAPPING:
+        pytest.skip("transformers has no class for it")
+    try:
+        model = build(config, "vision-language")
+    except ImportError as missing:
+        pytest.skip(str(missing))
+    present = {type(module).__name__ for module in model.modules()}
+    told = derive(config).layer_classes
+    assert set(told) <= present
+    assert bool(told) == bool(set(model._no_split_modules) - present)
