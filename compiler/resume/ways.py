@@ -37,7 +37,7 @@ class Way(Struct, frozen=True):
     settings: tuple[str, ...] = ()
     """Settings that the new run's files must have."""
     sets: tuple[str, ...] = ()
-    """The same for the spec, as `--set` takes them."""
+    """Those settings for the spec, as `--set` takes them."""
     lost: tuple[str, ...] = ()
 
 

@@ -3,14 +3,13 @@
 import json
 
 import pytest
-from planning import asked, errors, planned, spec_of
+from planning import errors, planned, spec_of
 
+import tunec
 from tunec.compiler.analyses.architecture.classifiers import for_task
-from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_mapping
 from tunec.schemas.models.catalogue import card
 from tunec.schemas.task import Task
-from tunec.targets.registry import REGISTRY
 
 SEQUENCES = Task.model_validate({"sequence_classification": {"labels": 3}})
 DATA = {"train": "train.jsonl", "samples": 10_000, "sequence": 256}
@@ -60,8 +59,7 @@ def test_the_class_of_the_config_is_the_default():
 
 def compiled(target, **changes):
     written = spec_of(**task(**changes), targets=[target])
-    loaded = load_mapping(written, targets=REGISTRY.names())
-    return compile_spec(loaded, asked(loaded))
+    return tunec.compile(written)
 
 
 OTHERS = (

@@ -2,11 +2,9 @@
 
 import pytest
 import yaml
-from planning import asked, planned, spec_of
+from planning import planned, spec_of
 
-from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_mapping
-from tunec.targets.registry import REGISTRY
+import tunec
 
 FULL = {"model": "llama-3.2-1b", "method": "full", "hardware": "a100-80g-x1"}
 
@@ -20,8 +18,7 @@ def by(optimizer="adalomo", **changes):
 @pytest.mark.parametrize(("target", "file"), [("huggingface", "training_args"), ("trl", "sft")])
 def test_the_trainer_is_told(optimizer, rate, target, file):
     spec = spec_of(**FULL, batch={"global": 4}, train={"optimizer": optimizer}, targets=[target])
-    loaded = load_mapping(spec, targets=REGISTRY.names())
-    found = compile_spec(loaded, asked(loaded))
+    found = tunec.compile(spec)
     assert found.ok, found.diagnostics
     (text,) = [text for path, text in found.texts().items() if path.endswith(f"/{file}.yaml")]
     said = yaml.safe_load(text)
@@ -40,8 +37,7 @@ def test_a_release_without_it_is_refused():
         targets=["huggingface"],
         software={"transformers": "4.40.2"},
     )
-    loaded = load_mapping(spec, targets=REGISTRY.names())
-    found = compile_spec(loaded, asked(loaded))
+    found = tunec.compile(spec)
     assert [each.id for each in found.diagnostics if each.severity == "error"] == ["E0904"]
 
 

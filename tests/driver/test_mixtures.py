@@ -3,11 +3,10 @@
 import pytest
 from planning import decided
 
+import tunec
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_text
 from tunec.compiler.ir.plan import training_data
-from tunec.targets.registry import REGISTRY
 
 SPEC = """\
 tunec: 1
@@ -22,8 +21,7 @@ TWICE = "[a.jsonl, {path: b.jsonl, times: 2}]"
 
 
 def compiled(train, target="trl", more=""):
-    loaded = load_text(SPEC.format(train=train, target=target, more=more))
-    return compile_spec(loaded, [REGISTRY.resolve(target, {})])
+    return tunec.compile(SPEC.format(train=train, target=target, more=more), targets=[target])
 
 
 def faults(found) -> dict[str, Diagnostic]:
@@ -132,7 +130,7 @@ def test_more_folders_of_pictures_than_simpletuner_is_given_are_refused():
     spec = text.replace("llama-3.1-8b", "sdxl-base-1.0").replace(
         "sequence: 1024", "resolution: 512"
     )
-    found = compile_spec(load_text(spec), [REGISTRY.resolve("simpletuner", {})])
+    found = tunec.compile(spec, targets=["simpletuner"])
     told = [each for each in found.diagnostics if each.severity == "error"]
     assert [each.id for each in told] == ["E0901"]
     assert "cannot express data.more" in told[0].message

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from planning import codes, decided, errors, pins_of, planned
 
+import tunec
 from tunec.compiler.analyses import liger
-from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.passes.fit.answers import preference_of, written_of
 from tunec.targets.registry import REGISTRY
 
@@ -227,7 +226,7 @@ def test_a_second_model_beside_adapters_is_stored_as_the_trained_one():
         "data": {"train": "pairs.jsonl", "samples": 1000},
         "hardware": "a100-80g-x1",
     }
-    made = compile_spec(load_mapping(spec), [REGISTRY.resolve("openrlhf")]).planned
+    made = tunec.compile(spec, targets=["openrlhf"]).planned
     assert made.plan.objective.reference == "resident"
     terms = made.memory.terms
     assert terms["reference model"] == pytest.approx(terms["frozen weights"], rel=0.01)
@@ -289,7 +288,7 @@ def test_other_trainers_refuse_answers_with_the_reason(target, reason):
         "data": {"train": "train.jsonl", "samples": 1000, "sequence": 1024},
         "hardware": A100,
     }
-    compiled = compile_spec(load_mapping(spec), [REGISTRY.resolve(target)])
+    compiled = tunec.compile(spec, targets=[target])
     notes = [note for each in compiled.diagnostics if each.id == "E0901" for note in each.notes]
     assert any(reason in note for note in notes)
     assert not compiled.artifacts

@@ -7,8 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from planning import codes, decided, errors, example, example_files, pins_of, planned, spec_of
 
+import tunec
 from tunec.compiler.analyses.memory.workload import Layout
-from tunec.compiler.driver import compile_spec, plan
+from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.ir.invariants import breaches
 from tunec.compiler.ir.slots import SLOTS
@@ -17,7 +18,6 @@ from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
 from tunec.compiler.passes.fit.search import PIECE
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.terms import FloatDtype
-from tunec.targets.registry import REGISTRY
 
 EQUAL = 1 + 10 * PIECE
 """A layout has ten pieces of machinery at most, and each has to be worth a thousandth."""
@@ -278,7 +278,7 @@ def test_what_a_budget_lacks_is_told_where_the_budget_stands():
 
 @pytest.mark.parametrize(("target", "code"), [("simpletuner", "E0901"), ("deepspeed@99", "E0902")])
 def test_every_error_has_a_place(target, code):
-    found = compile_spec(load_mapping(spec_of()), (REGISTRY.resolve(target, {}),)).diagnostics
+    found = tunec.compile(spec_of(), targets=[target]).diagnostics
     assert code in {each.id for each in found}
     assert all(each.span for each in found if each.severity == "error")
 

@@ -6,11 +6,11 @@ import pytest
 import yaml
 from planning import planned, spec_of
 
-from tunec.compiler.driver import compile_spec, plan
-from tunec.compiler.frontend.load import load_mapping, load_spec
+import tunec
+from tunec.compiler.driver import plan
+from tunec.compiler.frontend.load import load_spec
 from tunec.schemas.models.catalogue import card
 from tunec.schemas.models.published_form import EXPANDED, published_in
-from tunec.targets.registry import REGISTRY
 
 DATA = {"train": "train.jsonl", "samples": 10_000, "sequence": 1024}
 CLASSES = {"mxfp4": "Mxfp4Config", "fp8": "FineGrainedFP8Config"}
@@ -65,7 +65,7 @@ def test_what_is_published_quantised_is_not_quantised_again(method):
 
 def compiled(target, model, method, hardware="h100-x8-n4"):
     spec = spec_of(model=model, method=method, hardware=hardware, data=DATA)
-    return compile_spec(load_mapping(spec), [REGISTRY.resolve(target)])
+    return tunec.compile(spec, targets=[target])
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tunec.compiler.driver import compile_spec, plan
+import tunec
+from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_text
 from tunec.targets.registry import TARGETS
 
@@ -17,7 +18,7 @@ train: {epochs: 1}
 
 
 def planned(target: str, more: str = ""):
-    return plan(load_text(SPEC + more), [TARGETS.resolve(target)])
+    return tunec.plan(SPEC + more, targets=[target])
 
 
 def test_a_requirement_decides_what_is_open():
@@ -70,8 +71,10 @@ precision: fp16
 @pytest.mark.parametrize(("hardware", "engine"), [("a100-80g-x1", "none"), ("a100-80g-x8", "fsdp")])
 def test_a_need_follows_the_devices(hardware, engine):
     """llama-cookbook runs one process, or its own FSDP: it has nothing between them."""
-    loaded = load_text(COOKBOOK.replace("a100-80g-x1", hardware).replace("qlora", "lora"))
-    found = compile_spec(loaded, [TARGETS.resolve("llama-cookbook")])
+    found = tunec.compile(
+        COOKBOOK.replace("a100-80g-x1", hardware).replace("qlora", "lora"),
+        targets=["llama-cookbook"],
+    )
     assert found.ok, [each.message for each in found.diagnostics]
     assert found.planned.plan["parallel.engine"] == engine
     assert ("--enable_fsdp True" in found.texts()["llama-cookbook/finetuning.sh"]) == (
@@ -92,8 +95,9 @@ def test_a_need_follows_what_another_pass_decided(precision, casts):
 
 
 def test_a_pin_of_the_spec_wins_over_a_need():
-    loaded = load_text(f"{COOKBOOK}precision: bf16\npin: {{states.autocast: true}}\n")
-    found = plan(loaded, [TARGETS.resolve("llama-cookbook")])
+    found = tunec.plan(
+        f"{COOKBOOK}precision: bf16\npin: {{states.autocast: true}}\n", targets=["llama-cookbook"]
+    )
     assert found.plan["states.autocast"] is True
     assert found.ledger.winner("states.autocast").author != "target"
 
@@ -107,8 +111,7 @@ def test_a_pin_of_the_spec_wins_over_a_need():
 )
 def test_a_need_looks_at_what_the_spec_names(train, kind):
     """A schedule that begins with a warm-up must stay constant; another may be named."""
-    loaded = load_text(f"{VISUALGLM}train: {train}\n")
-    found = plan(loaded, [TARGETS.resolve("visualglm")])
+    found = tunec.plan(f"{VISUALGLM}train: {train}\n", targets=["visualglm"])
     assert found.ok, [each.message for each in found.diagnostics]
     assert found.plan["schedule.kind"] == kind
 
@@ -137,8 +140,9 @@ targets: [simpletuner]
     ],
 )
 def test_simpletuner_plans_what_simpletuner_runs(method, hardware, batch, compute, engine, world):
-    spec = load_text(SDXL.format(method=method, hardware=hardware, batch=batch))
-    compiled = compile_spec(spec, [TARGETS.resolve("simpletuner")])
+    compiled = tunec.compile(
+        SDXL.format(method=method, hardware=hardware, batch=batch), targets=["simpletuner"]
+    )
     assert compiled.ok, compiled.diagnostics
     decided = compiled.planned.plan
     assert (decided.precision.compute, decided.parallel.engine) == (compute, engine)
@@ -147,6 +151,7 @@ def test_simpletuner_plans_what_simpletuner_runs(method, hardware, batch, comput
 
 @pytest.mark.parametrize("more", ["precision: fp16\n", "engine: deepspeed\n"])
 def test_what_the_spec_asks_of_simpletuner_is_refused_and_not_changed(more):
-    spec = load_text(SDXL.format(method="lora", hardware="kaggle-t4-x2", batch=4) + more)
-    compiled = compile_spec(spec, [TARGETS.resolve("simpletuner")])
+    compiled = tunec.compile(
+        SDXL.format(method="lora", hardware="kaggle-t4-x2", batch=4) + more, targets=["simpletuner"]
+    )
     assert [each.id for each in compiled.diagnostics] == ["E0905"]

@@ -1,8 +1,6 @@
 """A refusal points at what the spec says, and never at a line that says nothing of it."""
 
-from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_text
-from tunec.targets.registry import REGISTRY
+import tunec
 
 SPEC = """\
 tunec: 1
@@ -15,9 +13,7 @@ data: {train: org/data, samples: 5000, sequence: 2048}
 
 
 def refused(text, name):
-    loaded = load_text(text, targets=REGISTRY.names())
-    assert loaded.spec, loaded.diagnostics
-    found = compile_spec(loaded, [REGISTRY.resolve(name, {})]).diagnostics
+    found = tunec.compile(text, targets=[name]).diagnostics
     return [each for each in found if each.severity == "error"]
 
 
@@ -42,7 +38,6 @@ def test_a_script_of_its_own_target_has_no_unknown_flags():
         .replace("org/data", "alpaca")
         .replace("qwen2.5-1.5b", "llama-3.2-1b")
     )
-    loaded = load_text(text, targets=REGISTRY.names())
-    result = compile_spec(loaded, [REGISTRY.resolve("llama-cookbook", {})])
+    result = tunec.compile(text, targets=["llama-cookbook"])
     assert result.ok
     assert [each.id for each in result.diagnostics if "flag" in each.id] == []

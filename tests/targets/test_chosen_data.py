@@ -4,10 +4,9 @@ import pytest
 import yaml
 from tests.small_spec import SPEC
 
-from tunec.compiler.driver import compile_spec
+import tunec
 from tunec.compiler.frontend.load import load_text
 from tunec.schemas.data_paths import Chosen, chosen
-from tunec.targets.registry import TARGETS
 
 _CHAT = "HuggingFaceH4/ultrachat_200k"
 _PARTS = {
@@ -24,7 +23,7 @@ def spec(data: dict) -> str:
 
 def compiled(target: str, data: dict):
     text = spec(data)
-    return compile_spec(load_text(text, targets=TARGETS.names()), [TARGETS.resolve(target)])
+    return tunec.compile(text, targets=[target])
 
 
 def written(target: str, data: dict, file: str) -> dict:

@@ -8,16 +8,14 @@ import pytest
 import yaml
 from tests.small_spec import SPEC
 
-from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_text
-from tunec.targets.registry import TARGETS
+import tunec
 
 
 def compiled(target: str, form: str | None, **changed):
     small = yaml.safe_load(SPEC) | {"hardware": "a100-80g-x1"}
     data = {**small["data"], **({} if form is None else {"format": form})}
     text = yaml.safe_dump({**small, "data": data, **changed})
-    return compile_spec(load_text(text, targets=TARGETS.names()), [TARGETS.resolve(target)])
+    return tunec.compile(text, targets=[target])
 
 
 def written(target: str, form: str | None, file: str):

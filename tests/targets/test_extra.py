@@ -5,10 +5,8 @@ import json
 import pytest
 import yaml
 
-from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_text
+import tunec
 from tunec.compiler.ir.extra import Extra, extras, written
-from tunec.targets.registry import TARGETS
 
 SPEC = """\
 tunec: 1
@@ -27,7 +25,7 @@ PASSED = (
 
 
 def compiled(extra, target="trl"):
-    return compile_spec(load_text(SPEC.format(extra=extra)), [TARGETS.resolve(target)])
+    return tunec.compile(SPEC.format(extra=extra), targets=[target])
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +165,7 @@ def test_rows_are_packed_by_the_strategy_that_is_passed_through(strategy, rows, 
     data = "samples: 100, sequence: 128, packing: true, lengths: {176: 100}"
     text = SPEC.format(extra=f"{{trl: {{packing_strategy: {strategy}}}}}")
     text = text.replace("samples: 40000, sequence: 128", data)
-    result = compile_spec(load_text(text), [TARGETS.resolve(trl)])
+    result = tunec.compile(text, targets=[trl])
     assert result.ok, [each.message for each in result.diagnostics]
     said = result.planned.ledger.winner("schedule.steps").reason
     assert f"{rows} rows ({strategy}" in said
@@ -187,7 +185,7 @@ extra: {{llama-cookbook: {extra}}}
 def test_a_flag_is_passed_through_by_its_name(extra):
     """llama-cookbook 0.0.5.post1 configs/training.py `train_config.use_profiler`."""
     text = COOKBOOK.format(extra=extra)
-    result = compile_spec(load_text(text), [TARGETS.resolve("llama-cookbook")])
+    result = tunec.compile(text, targets=["llama-cookbook"])
     assert result.ok, [each.message for each in result.diagnostics]
     (script,) = result.artifacts["llama-cookbook"]
     assert "--use_profiler True" in script.text
@@ -195,7 +193,7 @@ def test_a_flag_is_passed_through_by_its_name(extra):
 
 def test_a_flag_that_no_class_has_is_refused():
     text = COOKBOOK.format(extra="{use_profilers: true}")
-    result = compile_spec(load_text(text), [TARGETS.resolve("llama-cookbook")])
+    result = tunec.compile(text, targets=["llama-cookbook"])
     (fault,) = [each for each in result.diagnostics if each.severity == "error"]
     assert "finetuning.sh of this release has no `use_profilers`" in fault.message
     assert fault.help == "did you mean `use_profiler`?"

@@ -5,8 +5,7 @@ import math
 import pytest
 import yaml
 
-from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_text
+import tunec
 from tunec.compiler.read import found_plain, read
 from tunec.targets.registry import TARGETS
 
@@ -22,7 +21,7 @@ train: {{neftune_alpha: 5, steps: 100}}
 
 def compiled(target, model="Qwen2.5-0.5B", train="train.jsonl"):
     text = SPEC.format(model=model, train=train)
-    return compile_spec(load_text(text), [TARGETS.resolve(target)])
+    return tunec.compile(text, targets=[target])
 
 
 def document(target, name):
@@ -60,7 +59,7 @@ def test_the_script_is_told(target):
 
 def test_nothing_is_written_unasked():
     text = SPEC.format(model="Qwen2.5-0.5B", train="train.jsonl").replace("neftune_alpha: 5, ", "")
-    result = compile_spec(load_text(text), [TARGETS.resolve("trl")])
+    result = tunec.compile(text, targets=["trl"])
     (sft,) = [each for each in result.artifacts["trl"] if each.name == "sft.yaml"]
     assert "neftune" not in sft.text
 

@@ -5,8 +5,7 @@ from typing import get_args
 import pytest
 import yaml
 
-from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_text
+import tunec
 from tunec.compiler.read import found_plain, read
 from tunec.schemas.terms import ScheduleKind
 from tunec.targets.registry import TARGETS
@@ -38,7 +37,7 @@ cosine_warmup_with_min_lr runs one step ahead."""
 
 def compiled(kind, told, target, model="Qwen2.5-0.5B", train="train.jsonl"):
     text = SPEC.format(kind=kind, told=told, model=model, train=train)
-    return compile_spec(load_text(text), [TARGETS.resolve(target)])
+    return tunec.compile(text, targets=[target])
 
 
 def document(kind, told, target, name):

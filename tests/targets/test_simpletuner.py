@@ -11,19 +11,17 @@ from packaging.version import Version
 from tests.plans import plan_of
 from transformers import get_scheduler
 
+import tunec
 from tunec.compiler.consumers.environments import Environment, prepare
 from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose
-from tunec.compiler.driver import compile_spec
 from tunec.compiler.emit import emit
-from tunec.compiler.frontend.load import load_text
 from tunec.compiler.ir.extra import SLOT as EXTRA
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.read import found_plain, read, recognise
 from tunec.compiler.target import Artifact, File
-from tunec.targets.registry import TARGETS
 from tunec.targets.simpletuner import schema
 from tunec.targets.simpletuner.families import FAMILIES, of_model
 from tunec.targets.simpletuner.optimizers import CHOICES
@@ -333,7 +331,7 @@ def test_nothing_is_found_in_what_tunec_itself_writes(schedule):
         "data: {train: [pictures, {path: closeups, times: 3}], samples: 500}\n"
         f"train: {{steps: 60, warmup: {0 if schedule == 'cosine' else 6}, schedule: {schedule}}}\n"
     )
-    result = compile_spec(load_text(spec), [TARGETS.resolve("simpletuner")])
+    result = tunec.compile(spec, targets=["simpletuner"])
     assert result.ok
     assert [each.code for each in result.diagnostics if each.severity != "note"] == []
 

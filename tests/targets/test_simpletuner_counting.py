@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
+import tunec
 from tunec.compiler.consumers.environments import prepare
 from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose
-from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_text
-from tunec.targets.registry import TARGETS
 from tunec.targets.simpletuner import schema
 
 VERSIONS = ("3.1.6", "4.10.1")
@@ -89,9 +87,7 @@ DRAWN = (
 
 @cache
 def compiled(run: Drawn, version: str) -> Any:
-    result = compile_spec(
-        load_text(json.dumps(run.spec)), [TARGETS.resolve(f"simpletuner@{version}")]
-    )
+    result = tunec.compile(run.spec, targets=[f"simpletuner@{version}"])
     assert result.ok, [each.message for each in result.diagnostics]
     return result
 

@@ -2,9 +2,8 @@
 
 import pytest
 
+import tunec
 from tunec.compiler.cli.main import run
-from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_text
 from tunec.targets.registry import TARGETS
 
 SPEC = """\
@@ -17,9 +16,7 @@ hardware: a100-80g-x4
 
 
 def errors_of(text, release="0.9.1"):
-    loaded = load_text(text, targets=TARGETS.names())
-    assert loaded.spec, loaded.diagnostics
-    result = compile_spec(loaded, [TARGETS.resolve(f"verl@{release}")])
+    result = tunec.compile(text, targets=[f"verl@{release}"])
     found = [each for each in result.diagnostics if each.severity == "error"]
     assert bool(found) is not bool(result.artifacts.get("verl"))
     return found
@@ -67,15 +64,13 @@ def test_what_it_cannot_do_is_told(old, new, code, said):
     ("release", "dtype"), [("0.8.0", "fp32"), ("0.9.0", "bf16"), ("0.9.1", "bf16")]
 )
 def test_adapters_are_trained_in_the_dtype_that_a_release_makes_them(release, dtype):
-    loaded = load_text(SPEC, targets=TARGETS.names())
-    plan = compile_spec(loaded, [TARGETS.resolve(f"verl@{release}")]).planned.plan
+    plan = tunec.compile(SPEC, targets=[f"verl@{release}"]).planned.plan
     assert (plan.states.weights, plan.states.trainable) == ("bf16", dtype)
 
 
 @pytest.mark.parametrize(("devices", "engine"), [(1, "none"), (4, "fsdp")])
 def test_torchrun_starts_its_trainer(devices, engine):
-    loaded = load_text(SPEC.replace("x4", f"x{devices}"), targets=TARGETS.names())
-    plan = compile_spec(loaded, [TARGETS.resolve("verl")]).planned.plan
+    plan = tunec.compile(SPEC.replace("x4", f"x{devices}"), targets=["verl"]).planned.plan
     assert (plan.parallel.engine, plan.launch.launcher) == (engine, "torchrun")
     words = "verl.trainer.sft_trainer --config-dir verl --config-name verl_sft"
     assert plan.launch.script == words
@@ -119,8 +114,7 @@ def test_what_it_cannot_do_for_rewards_is_told(old, new, code, said):
 @pytest.mark.parametrize("name", ["score.py:function", "default_compute_score"])
 def test_trl_is_told_no_reward_of_verl(name):
     text = REWARDED.replace("[default_compute_score]", f'["{name}"]')
-    loaded = load_text(text, targets=TARGETS.names())
-    found = compile_spec(loaded, [TARGETS.resolve("trl")]).diagnostics
+    found = tunec.compile(text, targets=["trl"]).diagnostics
     assert [each.id for each in found if each.severity == "error"] == ["E0905"]
 
 
@@ -138,8 +132,7 @@ def test_a_reward_in_a_file_is_found_from_the_bundle(tmp_path):
 
 
 def test_one_process_starts_the_workers_of_all_devices():
-    loaded = load_text(REWARDED, targets=TARGETS.names())
-    found = compile_spec(loaded, [TARGETS.resolve("verl")])
+    found = tunec.compile(REWARDED, targets=["verl"])
     plan = found.planned.plan
     assert (plan.launch.launcher, plan.parallel.world, plan.parallel.engine) == (
         "python",
@@ -156,7 +149,7 @@ def test_an_engine_that_sleeps_leaves_its_share_to_the_training():
     def peak(more):
         text = REWARDED.replace("rewards:", f"device_share: 0.5, {more}rewards:")
         text += "pin: {batch.micro: 4, activation_checkpointing.mode: layer}\n"
-        return compile_spec(load_text(text, targets=TARGETS.names()), [TARGETS.resolve("verl")])
+        return tunec.compile(text, targets=["verl"])
 
     sleeps, awake = peak(""), peak("engine_sleeps: false, ")
     away = peak("offload_training: true, ")

@@ -9,12 +9,10 @@ import pytest
 import yaml
 from tests.verify.trainer_specs import compiled, specs_of
 
-from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_text
+import tunec
 from tunec.compiler.verify.queries import verify
 from tunec.schemas.frozen import replace
 from tunec.targets.axolotl.packages import brought
-from tunec.targets.registry import TARGETS
 
 SPECS = specs_of("axolotl")
 RELEASES = ("0.13.2", "0.16.1", "0.19.0")
@@ -75,7 +73,7 @@ def rewarded(release, asked, method="full", **more):
         **more,
     }
     text = yaml.safe_dump({"tunec": 1, **spec})
-    return compile_spec(load_text(text), [TARGETS.resolve(f"axolotl@{release}")])
+    return tunec.compile(text, targets=[f"axolotl@{release}"])
 
 
 @pytest.mark.parametrize(
