@@ -56,7 +56,7 @@ def machines_without_address(run: LintContext) -> Iterator[Finding]:
         yield from _of_itself(document, machines[1])
         if document.value("main_process_ip") is None:
             yield Finding(
-                f"{machines[0]} machines and no main_process_ip",
+                f"{machines[0]} machines need main_process_ip",
                 (machines[1].label("they meet at None"), kind.label("", primary=False)),
                 ("the address can also be given on the command line",),
                 "write main_process_ip and main_process_port",
@@ -127,7 +127,7 @@ def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
         if launcher is not None and launcher.value in ("standard", "nossh", "slurm"):
             continue
         yield Finding(
-            f"{machines[0]} machines by {launcher.value if launcher else 'pdsh'}, and no hostfile",
+            f"{machines[0]} machines need a hostfile for {launcher.value if launcher else 'pdsh'}",
             (machines[1].label("one machine is started"), *also(launcher)),
             ("deepspeed finds no hostfile and continues with local resources only",),
             "write deepspeed_hostfile, or deepspeed_multinode_launcher: standard and start "

@@ -74,7 +74,7 @@ def _product(
     if not widths or product == 1 or fits:
         return
     yield Finding(
-        f"widths of {' x '.join(str(each) for each, _ in widths)} for {number} processes",
+        f"widths of {' x '.join(str(each) for each, _ in widths)} do not make {number} processes",
         (
             *(place.label("", primary=place is widths[0][1]) for _, place in widths),
             said.label(f"{number} processes", primary=False),

@@ -180,7 +180,7 @@ def _templates(document: Document) -> Iterator[Finding]:
 _INTERVALS: Final = tuple(
     Row(
         f"axolotl:{interval}",
-        "{0.key} with {1.key} {1.value}",
+        "Axolotl refuses {0.key} with {1.key} {1.value}",
         "refused",
         "an interval in steps needs the strategy `steps`",
         "write {1.key}: steps, or remove {0.key}",
@@ -219,7 +219,7 @@ def _without_data(document: Document) -> Iterator[Finding]:
     first = next((each for each in asked if each.value), None)
     if first is not None and (word is None or word.value != "no"):
         yield Finding(
-            f"{first.path} with val_set_size 0",
+            f"Axolotl refuses {first.path} with val_set_size 0",
             (first.label("refused"), share.label("nothing to evaluate on", primary=False)),
             (),
             f"remove {first.path}, or set val_set_size",
@@ -237,7 +237,7 @@ def _early(document: Document) -> Iterator[Finding]:
     ):
         return
     yield Finding(
-        f"early stopping with save_steps {save.value}, no multiple of eval_steps {evaluate.value}",
+        f"early stopping: save_steps {save.value} is no multiple of eval_steps {evaluate.value}",
         (
             patience.label("refused"),
             save.label("", primary=False),
@@ -281,7 +281,7 @@ def qlora_not_in_four_bits(run: LintContext) -> Iterator[Finding]:
         if other is None and document.value("load_in_4bit") is True:
             continue
         yield Finding(
-            f"adapter qlora with {other.path}" if other else "adapter qlora without load_in_4bit",
+            f"adapter qlora needs load_in_4bit{f', not {other.path}' if other else ''}",
             (
                 (other or adapter).label("not 4 bits" if other else "needs load_in_4bit"),
                 *([adapter.label("", primary=False)] if other else []),

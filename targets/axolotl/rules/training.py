@@ -75,7 +75,7 @@ def adapter_without_numbers(run: LintContext) -> Iterator[Finding]:
         lost = [key for key in lost if key not in document.unknown]
         if lost:
             yield Finding(
-                f"adapter {at.value} without {' and '.join(lost)}",
+                f"adapter {at.value} needs {' and '.join(lost)}",
                 (at.label("incomplete"),),
                 ("Axolotl passes None on for it, and PEFT divides lora_alpha by lora_r",),
                 "write " + ", ".join(f"{key}: {_USUAL[key]}" for key in lost),
@@ -83,7 +83,7 @@ def adapter_without_numbers(run: LintContext) -> Iterator[Finding]:
             )
         if not any(map(document.value, _TARGETS)):
             yield Finding(
-                f"adapter {at.value} without targets",
+                f"adapter {at.value} needs the names of its layers",
                 (at.label("adapts nothing"),),
                 ("an empty list of targets is passed on, which PEFT refuses",),
                 "write lora_target_linear: true",

@@ -94,7 +94,7 @@ def _of_another_type(at: Place, kinds: Kinds) -> Finding:
     wanted = joined([_TOLD[each] for each in sorted(kinds) if each in _TOLD], "or")
     is_text = kinds - {"null"} == {"string"} and isinstance(at.value, int | float)
     return Finding(
-        f"{at.path} is {shown(at.value)}, not {wanted}",
+        f"Axolotl takes {wanted} as {at.path}, not {shown(at.value)}",
         (at.label("refused"),),
         (),
         f"write {wanted}" if at.value is not None else f"write {wanted}, or remove the key",

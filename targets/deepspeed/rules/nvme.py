@@ -151,7 +151,7 @@ def nvme_optimizer_buffers_too_few(run: LintContext) -> Iterator[Finding]:
     for count in run.each("deepspeed", f"{_OPTIMIZER_BLOCK}.buffer_count"):
         if type(count.value) is int and 0 <= count.value < needed:
             yield Finding(
-                f"{count.value} buffers for the {needed} tensors of each parameter on NVMe",
+                f"{count.value} buffers cannot hold the {needed} tensors of each parameter on NVMe",
                 (count.label("runs out"), *also(kind or device.place)),
                 (_WHY,),
                 f"write buffer_count: {needed}",

@@ -41,7 +41,7 @@ def offload_param_ignored(run: LintContext) -> Iterator[Finding]:
 
 _PAGEABLE: Final = Row(
     "deepspeed:zero_optimization.offload_optimizer.pin_memory=false",
-    "offload_optimizer to {1.value} without pinned memory",
+    "offload_optimizer copies to {1.value} from memory that is not pinned",
     label="pageable",
     why=(
         "a copy from pageable memory goes through a staging buffer, and blocks",
@@ -62,7 +62,7 @@ offload_without_pinned_memory = rows(
         replace(
             _PAGEABLE,
             when="deepspeed:zero_optimization.offload_param.pin_memory=false",
-            message="offload_param to {1.value} without pinned memory",
+            message="offload_param copies to {1.value} from memory that is not pinned",
             effective=("deepspeed:zero_optimization.offload_param.device=cpu|nvme",),
         ),
     ),
@@ -168,7 +168,7 @@ def partial_offload_to_nvme(run: LintContext) -> Iterator[Finding]:
         return
     is_refused = run.runs("deepspeed<0.13") is True
     yield Finding(
-        f"offload_optimizer.ratio {ratio.value} beside device nvme",
+        f"offload_optimizer.ratio {ratio.value} is for device cpu, and does not divide nvme",
         (ratio.place.label("divides what is offloaded to cpu"), *also(device.place)),
         (_WHY,),
         "write device: cpu, or remove ratio",

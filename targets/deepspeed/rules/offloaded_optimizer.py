@@ -157,7 +157,7 @@ def super_offload_not_on_cpu(run: LintContext) -> Iterator[Finding]:
         if each.value is True and found is not None:
             consequence, why = found
             yield Finding(
-                f"super_offload with device {device.value if device else 'none'}",
+                f"super_offload works with device cpu, not {device.value if device else 'none'}",
                 (each.label("needs its states in RAM"), *also(device)),
                 (why,),
                 "write device: cpu, or remove super_offload",
@@ -189,7 +189,7 @@ def _without_offload(run: LintContext, block: Place) -> Iterator[Finding]:
     if device is not None and device.value not in ("none", None):
         return
     yield Finding(
-        "ZenFlow without an optimizer on the host",
+        "ZenFlow needs an optimizer on the host",
         (block.key_label("refused"), *also(device)),
         ("Zenflow must be used with cpu offload",),
         "write offload_optimizer: {device: cpu}, or remove zenflow",
@@ -244,7 +244,7 @@ def _states_without_overlap(run: LintContext, block: Place) -> Iterator[Finding]
     if at is None or at.value is not True or is_on is not False:
         return
     yield Finding(
-        "zenflow.offload without overlap_comm",
+        "zenflow.offload needs overlap_comm",
         (at.label("refused"), *also(overlap.place)),
         ("offload selective optimizer should be used with overlap_comm",),
         "write overlap_comm: true, or offload: false",

@@ -123,7 +123,7 @@ def _named(run: LintContext) -> Iterator[Finding]:
 
 def _refused(run: LintContext, asked: Place, section: Place, kind: str | None) -> Finding:
     return Finding(
-        f"{asked.path} {str(asked.value).lower()} beside DeepSpeed's {kind or 'optimizer'}",
+        f"{asked.path} {str(asked.value).lower()} clashes with DeepSpeed's {kind or 'optimizer'}",
         (asked.label("refused"), section.label("", primary=False)),
         ("only one optimizer can be configured, and the trainer checks for this one",),
         f"remove the section and add zero_allow_untested_optimizer, or drop {asked.path}",

@@ -42,7 +42,7 @@ def hpz_group_uneven(run: LintContext) -> Iterator[Finding]:
             per_node = cluster.nodes[0].device_count
             if group != per_node and world > per_node:
                 yield Finding(
-                    f"zero_hpz_partition_size {size} on nodes of {per_node} devices",
+                    f"zero_hpz_partition_size {size} does not match nodes of {per_node} devices",
                     (place.label("a group is not one node"),),
                     ("the second partition exists to keep backward gathers within a node",),
                     f"write {per_node}",
@@ -202,7 +202,7 @@ def contiguous_without_partition(run: LintContext) -> Iterator[Finding]:
         else:
             continue
         yield Finding(
-            f"contiguous_memory_optimization without {missing}",
+            f"contiguous_memory_optimization needs {missing}",
             (place.label(f"needs {missing}"), *also(other)),
             ("deepspeed.checkpointing.configure asserts it",),
             f"set {missing}, or leave contiguous_memory_optimization out",

@@ -269,7 +269,7 @@ def _states_alone(run: LintContext) -> Iterator[Finding]:
         weights = place.document.value("bf16.bf16_master_weights_and_grads")
         if is_true(place.value) and not is_true(weights):
             yield Finding(
-                "bf16_optimizer_states without bf16_master_weights_and_grads",
+                "bf16_optimizer_states needs bf16_master_weights_and_grads",
                 (place.label("refused"),),
                 (),
                 "set both, or neither",

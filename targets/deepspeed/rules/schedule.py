@@ -101,7 +101,7 @@ def deepspeed_scheduler_incomplete(run: LintContext) -> Iterator[Finding]:
         absent = [key for key in _NEEDS.get(kind.value, ()) if key not in names]
         if absent:
             yield Finding(
-                f"{kind.value} without {quoted(absent, 'and')}",
+                f"{kind.value} needs {quoted(absent, 'and')}",
                 (kind.label("needs it"),),
                 (
                     "TypeError when the engine is built: missing a required argument",
@@ -115,7 +115,7 @@ def deepspeed_scheduler_incomplete(run: LintContext) -> Iterator[Finding]:
 
 def _without_params(kind: Place) -> Finding:
     return Finding(
-        f"{kind.value} without params",
+        f"{kind.value} needs params",
         (kind.label("needs them"),),
         ("TypeError when the engine is built: what is unpacked has to be a mapping",),
         'write "params": {}, or the parameters',

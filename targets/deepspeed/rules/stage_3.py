@@ -123,11 +123,13 @@ def evaluation_below_stage_3(run: LintContext) -> Iterator[Finding]:
         if task is None:
             continue
         yield Finding(
-            f"{task.path} without do_train, with ZeRO stage {stage.value}",
+            f"the trainer refuses {task.path} without do_train at ZeRO stage {stage.value}",
             (task.label("no optimizer is made"), *also(stage.place, "shards optimizer states")),
             (
-                "the trainer starts DeepSpeed for inference, and refuses all stages but 3",
-                "stages 1 and 2 shard what only training has",
+                (
+                    "a run that does not train starts DeepSpeed for inference, which takes stage 3 "
+                    "only: the other stages shard gradients and states of an optimizer"
+                ),
             ),
             "use stage 3, or evaluate without DeepSpeed",
             certain=document.value("do_train") is False or starts_an_example(run, document),

@@ -126,7 +126,7 @@ def _data(document: Document) -> Iterator[Finding]:
         return
     if document.value(_EVALUATION) is None and _EVALUATION not in document.unknown:
         yield Finding(
-            f"eval_strategy {when.value} without a val_file",
+            f"eval_strategy {when.value} needs a val_file",
             (when.label("stays as it is"), held.key_label("no val_file", primary=False)),
             (
                 "the scripts then set evaluation_strategy to no, a name that is no longer read",

@@ -163,9 +163,9 @@ def best_model_of_weights_only(run: LintContext) -> Iterator[Finding]:
     if engine or sharded:
         name = "DeepSpeed" if engine or not fsdp else "FSDP"
         yield Finding(
-            f"save_only_model and load_best_model_at_end under {name}",
+            f"{name} cannot load_best_model_at_end from checkpoints of save_only_model",
             (only.label(""), best.label("", primary=False), *also(sharded)),
-            (f"{name} loads a checkpoint with its states, and these hold none",),
+            (f"{name} loads a checkpoint with the optimizer's states, and these hold none",),
             "remove one of the two",
         )
 
@@ -261,7 +261,7 @@ def best_save_unguided(run: LintContext) -> Iterator[Finding]:
         loads = document.value("load_best_model_at_end") is True
         if metric is None and not loads and "metric_for_best_model" not in document.unknown:
             yield Finding(
-                "save_strategy best without metric_for_best_model",
+                "save_strategy best needs metric_for_best_model",
                 (save.label("best by what"),),
                 ("the trainer refuses to start; only load_best_model_at_end implies a metric",),
                 "write metric_for_best_model: loss",

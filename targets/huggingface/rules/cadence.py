@@ -45,7 +45,7 @@ def evaluation_after_the_end(run: LintContext) -> Iterator[Finding]:
             continue
         late = run.runs("transformers>=5.6")
         yield Finding(
-            f"eval_steps {every.value} of {total.value} steps in all",
+            f"eval_steps {every.value} lies beyond the last of {total.value} steps",
             (every.label("after the last step"), total.place.label("", primary=False)),
             (
                 "from 5.6 on there is one evaluation, at the end"

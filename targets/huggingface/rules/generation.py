@@ -102,7 +102,7 @@ generation_beside_loss_only = rows(
     rows=(
         Row(
             "trainer:predict_with_generate=true & prediction_loss_only=true",
-            "predict_with_generate together with prediction_loss_only",
+            "predict_with_generate does nothing beside prediction_loss_only",
             label="asks for answers",
             beside_label="the loss alone",
             why="evaluation then generates nothing, and compute_metrics is never called",
@@ -134,7 +134,7 @@ def generation_keys_unread(run: LintContext) -> Iterator[Finding]:
             continue
         off = document.get(_ASKS)
         yield Finding(
-            f"{said[0].path} without predict_with_generate",
+            f"{said[0].path} does nothing without predict_with_generate",
             (said[0].label("how to generate"), *also(off, "off")),
             ("evaluation and prediction compute a loss and logits, and generate nothing",),
             f"write predict_with_generate: true, or leave {said[0].path} out",
@@ -157,7 +157,7 @@ generation_length_missing = rows(
     rows=(
         Row(
             "hf:predict_with_generate=true",
-            "predict_with_generate without generation_max_length",
+            "predict_with_generate is not told generation_max_length",
             label="how long",
             why="the model's own generation_config decides; by default, generation ends at "
             "20 tokens, the prompt of a decoder counted in",
@@ -247,7 +247,7 @@ def metric_of_the_loss_only(run: LintContext) -> Iterator[Finding]:
         if not isinstance(metric.value, str) or is_loss(metric.value) or never_evaluates(document):
             continue
         yield Finding(
-            f"metric_for_best_model {metric.value} with prediction_loss_only",
+            f"prediction_loss_only computes no metric_for_best_model {metric.value}",
             (metric.label("never computed"), only.label("", primary=False)),
             ("KeyError at the first evaluation: it is not found in the evaluation metrics",),
             "remove prediction_loss_only, or take the loss",

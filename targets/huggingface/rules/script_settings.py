@@ -71,15 +71,29 @@ def _of_script(run: LintContext, document: Document) -> Iterator[Finding]:
 def _of_series(document: Document) -> Iterator[Finding]:
     lora, llm = document.get("lora_enable"), document.get("freeze_llm")
     if _is_on(lora) and not is_unknown(document, "freeze_llm") and not _is_on(llm):
-        yield _clash((llm, lora), "lora_enable needs freeze_llm true", "raises ValueError")
+        yield _clash(
+            (llm, lora),
+            "lora_enable needs freeze_llm true",
+            "LoRA is for a language model that is frozen: ValueError",
+            "write --freeze_llm True",
+        )
     vision, tower = document.get("vision_lora"), document.get("freeze_vision_tower")
     if not _is_on(vision):
         return
     if not _is_on(tower) and not is_unknown(document, "freeze_vision_tower"):
-        told = "vision_lora needs freeze_vision_tower true"
-        yield _clash((tower, vision), told, "raises ValueError")
+        yield _clash(
+            (tower, vision),
+            "vision_lora needs freeze_vision_tower true",
+            "the tower is trained itself or by LoRA, not both: ValueError",
+            "write --freeze_vision_tower True",
+        )
     if not _is_on(lora) and not is_unknown(document, "lora_enable"):
-        yield _clash((vision, lora), "vision_lora needs lora_enable true", "AssertionError")
+        yield _clash(
+            (vision, lora),
+            "vision_lora needs lora_enable true",
+            "it adds the tower's layers to those of LoRA: AssertionError",
+            "write --lora_enable True",
+        )
 
 
 def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
@@ -88,8 +102,9 @@ def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
     if _is_on(lora) and _is_on(tuned):
         yield _clash(
             (tuned, lora),
-            "tune_mm_mlp_adapter freezes LoRA's weights",
-            "it comes after LoRA is added, and freezes all but the projector",
+            "tune_mm_mlp_adapter freezes LoRA's weights, which then learn nothing",
+            "LLaVA reads it after LoRA is added, and freezes all but the projector",
+            "remove --tune_mm_mlp_adapter, or --lora_enable",
             "silent",
         )
     frozen = document.get("freeze_mm_mlp_adapter")
@@ -98,6 +113,7 @@ def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
             (frozen, tuned),
             "freeze_mm_mlp_adapter freezes all that tune_mm_mlp_adapter leaves open",
             "it is read last: element 0 of tensors does not require grad",
+            "remove --freeze_mm_mlp_adapter",
             "step",
         )
     form = document.get("version")
@@ -108,6 +124,7 @@ def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
             (form, None),
             "version plain is the form of the projector's pretraining",
             "questions are dropped, and the model is trained to caption",
+            "write the form of the language model's conversations, such as v1",
             "silent",
         )
     start = document.get("mm_use_im_start_end")
@@ -116,6 +133,7 @@ def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
             (start, projector),
             "mm_use_im_start_end asks the projector's file for embeddings of tokens",
             "KeyError model.embed_tokens.weight where it was pretrained without the two tokens",
+            "write --mm_use_im_start_end False",
             "load",
         )
     kind, base = document.get("mm_projector_type"), document.get("model_name_or_path")
@@ -126,6 +144,7 @@ def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
             (projector, base),
             "the projector is built as `linear` where mm_projector_type is left out",
             "LLaVA 1.5 has mlp2x_gelu: Error(s) in loading state_dict",
+            "write --mm_projector_type mlp2x_gelu",
             "load",
         )
 
@@ -137,13 +156,13 @@ def _tuned(document: Document) -> Iterator[Finding]:
         return
     odd = [each for each in at.value.split(",") if each not in _OPENED]
     if odd:
-        found = _clash(
+        yield _clash(
             (at, None),
             f"mm_tunable_parts names {odd[0]!r}, which is no part, and stays frozen",
             f"taken: {', '.join(_OPENED)}, with commas and no blanks",
+            "write the name of the part",
             "silent",
         )
-        yield replace(found, help="write the name of the part")
 
 
 def _sharded(run: LintContext, document: Document) -> Iterator[Finding]:
@@ -157,6 +176,7 @@ def _sharded(run: LintContext, document: Document) -> Iterator[Finding]:
             (projector, stage.place),
             "pretrain_mm_mlp_adapter cannot be loaded into a LLaVA under ZeRO stage 3",
             "its projector is sharded already: size mismatch, current model is torch.Size([0])",
+            "use ZeRO stage 2, or remove --pretrain_mm_mlp_adapter",
             "load",
         )
 
@@ -172,6 +192,7 @@ def _tower(document: Document, *, is_fork: bool) -> Iterator[Finding]:
                 (tower, None),
                 f"{tower.value} is no vision tower of LLaVA",
                 "it takes the CLIP of openai or laion, or a folder: Unknown vision tower",
+                "write openai/clip-vit-large-patch14-336, or the path of a folder",
                 "load",
             )
     kind = document.get("mm_projector_type")
@@ -181,6 +202,7 @@ def _tower(document: Document, *, is_fork: bool) -> Iterator[Finding]:
             (kind, base),
             "mm_projector_type linear for a checkpoint whose projector is mlp2x_gelu",
             "its weights do not fit, and a new projector is made without them",
+            "write --mm_projector_type mlp2x_gelu",
             "load",
         )
 
@@ -194,9 +216,10 @@ def _of_internvl(document: Document) -> Iterator[Finding]:
                 (at, lora),
                 f"{freeze} False opens nothing beside {rank}",
                 "PEFT freezes what it wraps: LoRA alone is trained there",
+                f"write --{freeze} True",
                 "silent",
             )
-            yield replace(found, severity="warning", help=f"write --{freeze} True")
+            yield replace(found, severity="warning")
     frozen = [document.get(key) for key in ("freeze_llm", "freeze_mlp", "freeze_backbone")]
     if not all(_is_on(each) for each in frozen) or document.unknown & set(_OPENS):
         return
@@ -206,6 +229,7 @@ def _of_internvl(document: Document) -> Iterator[Finding]:
         (frozen[0], frozen[2]),
         "freeze_llm, freeze_mlp and freeze_backbone leave nothing to train",
         "element 0 of tensors does not require grad: no LoRA is set, and no layer is trainable",
+        "write --freeze_mlp False, or a rank as --use_llm_lora",
         "step",
     )
 
@@ -214,13 +238,19 @@ def _of_minicpm(run: LintContext, document: Document) -> Iterator[Finding]:
     lora, q_lora = document.get("use_lora"), document.get("q_lora")
     base, stage = document.get("model_name_or_path"), stage_of(run)
     if _is_on(q_lora) and not _is_on(lora) and not is_unknown(document, "use_lora"):
-        told = "q_lora does nothing without use_lora"
-        yield _clash((q_lora, lora), told, "it is read where LoRA is put in", "silent")
+        yield _clash(
+            (q_lora, lora),
+            "q_lora does nothing without use_lora",
+            "it is read where LoRA is put in",
+            "write --use_lora true",
+            "silent",
+        )
     elif _is_on(q_lora) and base is not None and _is_whole(base):
         yield _clash(
             (q_lora, base),
             "q_lora quantises nothing: the base is loaded as it is stored",
             "it only prepares a base that is quantised, and of this one makes fp32",
+            "take a checkpoint in int4, or remove --q_lora",
             "silent",
         )
     if _is_on(lora) and stage.value == 3 and stage.place is not None:
@@ -228,15 +258,17 @@ def _of_minicpm(run: LintContext, document: Document) -> Iterator[Finding]:
             (lora, stage.place),
             "use_lora copies embed_tokens and resampler, which ZeRO stage 3 has sharded",
             "modules_to_save are trained whole beside LoRA: reported as parameters of size 0",
+            "use stage 2",
             "step",
         )
-        yield replace(found, severity="warning", help="use stage 2")
+        yield replace(found, severity="warning")
     options = document.get("gradient_checkpointing_kwargs")
     if options is not None:
         yield _clash(
             (options, None),
             "gradient_checkpointing_kwargs is overwritten by the script",
             "it sets use_reentrant to false whatever is written",
+            "remove --gradient_checkpointing_kwargs",
             "silent",
         )
     modules = document.get("lora_modules_to_save")
@@ -245,6 +277,7 @@ def _of_minicpm(run: LintContext, document: Document) -> Iterator[Finding]:
             (modules, None),
             "lora_modules_to_save is never read",
             "embed_tokens and resampler are saved, and vpm where tune_vision is true",
+            "remove --lora_modules_to_save",
             "silent",
         )
 
@@ -261,6 +294,7 @@ def _of_parts(document: Document) -> Iterator[Finding]:
             (opened, lora),
             f"{opened.path} does nothing beside lora_enable",
             "every weight is frozen, and LoRA is put into the language model's attention alone",
+            f"remove --{opened.path}, or train without LoRA",
             "silent",
         )
     elif not _is_on(lora) and opened is None:
@@ -268,6 +302,7 @@ def _of_parts(document: Document) -> Iterator[Finding]:
             (parts[2], parts[0]),
             "tune_mm_vision, tune_mm_mlp and tune_mm_llm are all off, and nothing is trained",
             "element 0 of tensors does not require grad",
+            "write True for one of the three",
             "step",
         )
 
@@ -283,6 +318,7 @@ def _of_qwen(run: LintContext, document: Document) -> Iterator[Finding]:
             (lora, stage.place),
             "LoRA of a base model is refused under ZeRO stage 3",
             "wte and lm_head would be trained too: ZeRO3 is incompatible with LoRA when finetuning",
+            "use ZeRO stage 2, or the chat model",
             "init",
         )
     tower = document.get("fix_vit")
@@ -291,6 +327,7 @@ def _of_qwen(run: LintContext, document: Document) -> Iterator[Finding]:
             (tower, lora),
             "fix_vit False opens nothing beside use_lora",
             "it is read where the whole model is trained: LoRA freezes the tower with the base",
+            "write --fix_vit True",
             "silent",
         )
     if _is_on(q_lora) and _is_whole(base):
@@ -298,6 +335,7 @@ def _of_qwen(run: LintContext, document: Document) -> Iterator[Finding]:
             (q_lora, base),
             f"q_lora needs a checkpoint of GPTQ, and {base.value} is none",
             "GPTQConfig(bits=4) needs a data set to quantise by, and has none",
+            "take a checkpoint in int4, such as Qwen/Qwen-7B-Chat-Int4, or remove --q_lora",
             "load",
         )
     bf16 = document.get("bf16")
@@ -306,6 +344,7 @@ def _of_qwen(run: LintContext, document: Document) -> Iterator[Finding]:
             (bf16, q_lora),
             "q_lora cannot be computed in bf16",
             "kernels of GPTQ are for fp16 alone",
+            "write --fp16 True in place of --bf16",
             "step",
         )
 
@@ -323,13 +362,17 @@ def _clash(
     places: tuple[Place | None, Place | None],
     what: str,
     why: str,
+    mended: str,
     consequence: Consequence = "init",
 ) -> Finding:
     first, *rest = [each for each in places if each is not None]
     return Finding(
         what,
-        (first.label("clashes"), *(each.label("", primary=False) for each in rest)),
+        (
+            first.label("at odds" if rest else "does not fit"),
+            *(each.label("", primary=False) for each in rest),
+        ),
         (why,),
-        "turn one of the two off" if rest else "use the form of the language model",
+        mended,
         consequence=consequence,
     )

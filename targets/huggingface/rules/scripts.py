@@ -245,7 +245,7 @@ def _without_data(run: LintContext, document: Document) -> Iterator[Finding]:
         found = lacking(run, document, need)
         if found is not None:
             yield Finding(
-                f"{found[0].path} without {need.others[0]}",
+                f"{found[0].path} needs {need.others[0]}",
                 (found[0].label("refused"),),
                 (need.why,),
                 f"write --{need.others[0]}, or remove it",
@@ -265,7 +265,7 @@ def _without_prefix(run: LintContext, document: Document) -> Iterator[Finding]:
         )
     if loaded is not None:
         yield Finding(
-            "ptuning_checkpoint without pre_seq_len",
+            "ptuning_checkpoint needs pre_seq_len",
             (loaded[0].label("a prefix for a model without one"),),
             ("AttributeError: 'ChatGLMModel' object has no attribute 'prefix_encoder'",),
             "write the --pre_seq_len that it was trained with",
@@ -276,7 +276,7 @@ def _without_prefix(run: LintContext, document: Document) -> Iterator[Finding]:
     is_whole = length is None and "pre_seq_len" not in document.unknown
     if at is not None and is_whole and rate is not None and rate > _MOST:
         yield Finding(
-            f"learning rate {at.value} for the whole model",
+            f"learning rate {at.value} is high for the whole model",
             (at.label("usual for prefixes"),),
             ("without pre_seq_len every weight is trained; the makers use 1e-4 for that",),
             "write --learning_rate 1e-4, or --pre_seq_len 128",

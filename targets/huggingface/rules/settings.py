@@ -185,7 +185,7 @@ def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:
     if engine_of(run) or world == 1 or reentrant is False:
         return
     yield Finding(
-        "ddp_find_unused_parameters with reentrant checkpointing",
+        "ddp_find_unused_parameters fails with reentrant checkpointing",
         (find.label("checks before the graph is built"), checks.label("", primary=False)),
         (
             "RuntimeError in the backward pass: expected to mark a variable ready only once",
@@ -261,7 +261,7 @@ def _in_llamafactory(run: LintContext) -> Iterator[Finding]:
         ):
             continue
         yield Finding(
-            "ddp_find_unused_parameters with LLaMA-Factory's reentrant checkpointing",
+            "ddp_find_unused_parameters fails with LLaMA-Factory's reentrant checkpointing",
             (find.label("checks before the graph is built"),),
             (
                 (
@@ -289,7 +289,7 @@ def _in_axolotl(run: LintContext) -> Iterator[Finding]:
         if any(document.value(key) for key in ("fsdp", "fsdp_config", "deepspeed")):
             continue
         yield Finding(
-            "ddp_find_unused_parameters with reentrant checkpointing",
+            "ddp_find_unused_parameters fails with reentrant checkpointing",
             (find.label("checks before the graph is built"), checks.label("", primary=False)),
             ("RuntimeError in the backward pass: expected to mark a variable ready only once",),
             "write gradient_checkpointing_kwargs: {use_reentrant: false}",

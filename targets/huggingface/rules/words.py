@@ -117,7 +117,7 @@ def _backend_of_cpu(run: LintContext) -> Iterator[Finding]:
     if backend is None or alone is None or alone.value is not True or backend.value != "nccl":
         return
     yield Finding(
-        f"ddp_backend nccl with {alone.path}: NCCL moves tensors between GPUs only",
+        f"ddp_backend nccl fails with {alone.path}: NCCL moves tensors between GPUs only",
         (backend.label("no tensors of the CPU"), alone.label("", primary=False)),
         (),
         "write ddp_backend: gloo",
@@ -195,7 +195,7 @@ _NUMBERS: Final[tuple[tuple[str, Consequence, str, str], ...]] = (
         (
             condition,
             "silent",
-            "this share of the target goes to all words: the right word keeps only the rest",
+            "the loss takes this share of the target from the right token, and gives it to all",
             "write 0.1, or 0",
         )
         for condition in ("label_smoothing_factor<0", "label_smoothing_factor>=1")
@@ -203,14 +203,14 @@ _NUMBERS: Final[tuple[tuple[str, Consequence, str, str], ...]] = (
     (
         "max_grad_norm<0",
         "silent",
-        "gradients are clipped only where it is above 0",
+        "the trainer clips gradients only where it is above 0",
         "write 1.0, or 0 for no clipping",
     ),
     (
         "neftune_noise_alpha<0",
-        "silent",
-        "the noise is drawn from -alpha to alpha, divided by a root",
-        "write 5",
+        "step",
+        "noise is drawn from -alpha up to alpha: uniform_ expects to return a [from, to) range",
+        "write 5, or leave it out",
     ),
     ("dataloader_num_workers<0", "init", "a loader has 0 or more processes", "write 0"),
     (
@@ -237,11 +237,13 @@ _NUMBERS: Final[tuple[tuple[str, Consequence, str, str], ...]] = (
 
 
 def _number(condition: str, consequence: Consequence, why: str, mend: str) -> Row:
-    is_refused = consequence == "init"
+    is_refused = consequence in ("init", "step")
     return Row(
         f"trainer:{condition}",
-        "`{0.path}` cannot be {0.value}" if is_refused else "`{0.path}` {0.value} means nothing",
-        label="refused" if is_refused else "accepted, but not as meant",
+        "`{0.path}` cannot be {0.value}"
+        if is_refused
+        else "`{0.path}` {0.value} has no sensible meaning",
+        label="refused" if is_refused else "no check refuses it",
         why=why,
         help=mend,
         severity=None if is_refused or condition.startswith("label") else "warning",

@@ -87,7 +87,7 @@ def keys_beside_deepspeed_file(run: LintContext) -> Iterator[Finding]:
             labels.append(each.key_label("only in the DeepSpeed file", primary=not labels))
         names = ", ".join(each.path.rpartition(".")[2] for each in said)
         yield Finding(
-            f"{names} beside deepspeed_config_file",
+            f"accelerate does not take {names} beside deepspeed_config_file",
             (*labels, file.label("", primary=False)),
             (
                 "accelerate does not merge them: the DeepSpeed file decides"

@@ -169,7 +169,7 @@ def peer_access_on_rtx_40(run: LintContext) -> Iterator[Finding]:
         if not missing or place is None or not run.of("trainer", "accelerate"):
             continue
         yield Finding(
-            f"{card.title} without {' and '.join(missing)}, under a driver before 550.40.07",
+            f"{card.title} needs {' and '.join(missing)} under a driver before 550.40.07",
             (place.label("passes the environment on unchanged"),),
             (_WHY,),
             f"export {' '.join(f'{name}=1' for name in missing)}, or update the driver",

@@ -101,7 +101,7 @@ nodes_without_hostfile = rows(
     rows=(
         Row(
             "launch:flags.num_nodes>1",
-            "{0.value} nodes, and no hostfile that names them",
+            "{0.value} nodes need a hostfile that names them",
             label="only this node",
             why=(
                 "without a hostfile the launcher takes the devices of its own machine",

@@ -220,7 +220,7 @@ def _unread(document: Document, switch: str) -> Iterator[Finding]:
         is_sure = document.get("flags.multi_gpu") is not None  # then no file is asked
         names = ", ".join("--" + each.path.removeprefix("flags.") for each in flags)
         yield Finding(
-            f"{names} without --{switch}",
+            f"accelerate does not read {names} without --{switch}",
             tuple(each.label("not read", primary=each is flags[0]) for each in flags),
             (
                 "the engine is started by its switch, or by distributed_type in a config file",

@@ -43,7 +43,7 @@ def loopback_between_nodes(run: LintContext) -> Iterator[Finding]:
             if word in ("lo", "lo0") or word.startswith(_BRIDGES):
                 kind = "a bridge on this host" if word.startswith(_BRIDGES) else "the loopback"
                 yield Finding(
-                    f"{nodes.value} nodes over {name}={place.value}, which leads to none of them",
+                    f"{nodes.value} nodes cannot meet over {name}={place.value}",
                     (place.label(kind), nodes.label("", primary=False)),
                     ("each node offers the others an address that is only its own",),
                     "name the interface of the network, as `ip addr` shows it",
@@ -58,7 +58,7 @@ node_rank_missing = rows(
     rows=(
         Row(
             "launch:flags.no_ssh=true",
-            "--no_ssh without --node_rank",
+            "--no_ssh needs --node_rank",
             label="refused",
             why=(
                 "each node starts its own processes, and must be given its number",
@@ -165,7 +165,7 @@ def _open_port(document: Document) -> Place | None:
 
 def _meeting_finding(nodes: Place, other: Place | None, what: str) -> Finding:
     return Finding(
-        f"{nodes.value} nodes without an address where they meet",
+        f"{nodes.value} nodes need an address where they meet",
         (nodes.label(f"{nodes.value} nodes"), *also(other, "each node itself")),
         ("each node waits at itself until the rendezvous times out",),
         f"give every node {what} of the first one",

@@ -70,7 +70,7 @@ def one_device_for_multi_gpu(run: LintContext) -> Iterator[Finding]:
             continue
         if _is_one(chosen):
             yield Finding(
-                f"MULTI_GPU with gpu_ids {chosen.value}",
+                f"MULTI_GPU needs more than gpu_ids {chosen.value}",
                 (chosen.label("one device"), kind.label("", primary=False)),
                 ("accelerate: Less than two GPU ids were configured",),
                 "set distributed_type to NO, or list more devices",
@@ -80,14 +80,14 @@ def one_device_for_multi_gpu(run: LintContext) -> Iterator[Finding]:
         listed_one = document.get("flags.gpu_ids")
         if flag is not None and listed_one is not None and _is_one(listed_one):
             yield Finding(
-                f"--multi_gpu with --gpu_ids {listed_one.value}",
+                f"--multi_gpu needs more than --gpu_ids {listed_one.value}",
                 (listed_one.label("one device"), flag.key_label("", primary=False)),
                 ("accelerate: Less than two GPU ids were configured",),
                 "leave --multi_gpu out, or list more devices",
             )
         if flag is not None and processes is not None and count(processes) == 1:
             yield Finding(
-                "--multi_gpu with --num_processes 1",
+                "--multi_gpu needs more than --num_processes 1",
                 (processes.label("one process"), flag.key_label("", primary=False)),
                 ("accelerate: You need to use at least 2 processes to use `--multi_gpu`",),
                 "leave --multi_gpu out",
@@ -218,13 +218,13 @@ def _differs(
     place, other = here
     first, winner = by
     return Finding(
-        f"{other.value} processes here, {winner.value} by {winner.author}",
+        f"the run has {other.value} processes here, and {winner.value} by {winner.author}",
         (
             place.label(f"{other.value} processes"),
             *([first.label(f"{winner.value} processes", primary=False)] if first else []),
         ),
         ("a flag of the launcher overrides its file",) if is_chosen else (),
-        "say one number",
+        "write the same number in both",
         severity="note" if is_chosen else None,
         consequence="silent" if is_chosen else None,
     )

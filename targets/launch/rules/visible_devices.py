@@ -259,7 +259,7 @@ def include_with_count(run: LintContext) -> Iterator[Finding]:
         else:
             continue
         yield Finding(
-            f"--{chosen[0].path.rpartition('.')[2]} with --{other.path.rpartition('.')[2]}",
+            f"--{chosen[0].path.rpartition('.')[2]} excludes --{other.path.rpartition('.')[2]}",
             (other.key_label("refused"), chosen[0].key_label("", primary=False)),
             (f"the launcher: {why}",),
             "keep one",

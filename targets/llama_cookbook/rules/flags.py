@@ -243,7 +243,7 @@ def _alone(run: LintContext, document: Document) -> Iterator[Finding]:
             continue
         if launcher.value("launcher") == "python" and at is not None and at.value:
             yield Finding(
-                "enable_fsdp in a process that no launcher started",
+                "enable_fsdp needs a launcher, and none starts the process",
                 (at.label("reads LOCAL_RANK, RANK and WORLD_SIZE"), place.label("", primary=False)),
                 ("torchrun sets these variables: KeyError without it",),
                 "start it by torchrun",

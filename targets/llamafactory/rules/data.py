@@ -225,7 +225,7 @@ def _is_told(document: Document) -> bool:
 
 _SHARE: Final = Row(
     "llamafactory:val_size>1e-6",
-    "val_size {0.value} cannot be combined with {1.key}",
+    "LLaMA-Factory refuses val_size {0.value} beside {1.key}",
     "refused",
     files_only=True,
 )
@@ -239,7 +239,7 @@ validation_split_refused = rows(
         replace(
             _SHARE,
             when="llamafactory:val_size>1e-6 & (val_size<1)",
-            message="val_size {0.value} cannot be combined with {2.key}",
+            message="LLaMA-Factory refuses val_size {0.value} beside {2.key}",
             beside=("streaming=true", "no eval_dataset"),
             help="write a number of samples",
         ),

@@ -15,7 +15,7 @@ from tunec.schemas.frozen import replace
 _OF_A_STAGE: Final = tuple(
     Row(
         f"llamafactory:{key}=true",
-        "{0.key} is refused in stage {1.value}",
+        "LLaMA-Factory refuses {0.key} in stage {1.value}",
         "refused",
         help="remove it",
         beside=(stage,),
@@ -216,7 +216,7 @@ def _of_another_choice(run: LintContext, document: Document, need: Need) -> Iter
 
 _REFUSED: Final = Row(
     "",
-    "{0.key} is refused with finetuning_type {1.value}",
+    "LLaMA-Factory refuses {0.key} with finetuning_type {1.value}",
     "refused",
     help="remove it, or change finetuning_type",
     files_only=True,
@@ -249,7 +249,7 @@ lora_options_of_another_method = rows(
                 replace(
                     _REFUSED,
                     when=f"llamafactory:{key}!=false",
-                    message="{0.key} is refused with finetuning_type lora, the default",
+                    message="LLaMA-Factory refuses {0.key} with finetuning_type lora, the default",
                     beside=("no finetuning_type",),
                 ),
             )

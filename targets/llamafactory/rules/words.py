@@ -240,7 +240,7 @@ def _offered_finding(
         return
     words = joined([str(each) for each in offered], "or")
     yield Finding(
-        f"{bits.path} {bits.value} with {method}, which has {words}",
+        f"{method} has {words} bits, and no {bits.path} {bits.value}",
         (bits.label(f"not {words}"),),
         (),
         f"use {words}",
@@ -256,7 +256,7 @@ pure_bf16_refused = rows(
     rows=(
         Row(
             "llamafactory:fp16=true",
-            "pure_bf16 with fp16: weights in bf16 under fp16 loss scaling",
+            "fp16 cannot scale the loss of the weights in bf16 that pure_bf16 asks for",
             "scales the loss",
             "torch's GradScaler has no kernel for gradients in bf16",
             "remove fp16",
@@ -266,7 +266,7 @@ pure_bf16_refused = rows(
         ),
         Row(
             "llamafactory:pure_bf16=true",
-            "pure_bf16 under ZeRO stage 3",
+            "LLaMA-Factory refuses pure_bf16 under ZeRO stage 3",
             "refused",
             "LLaMA-Factory: `pure_bf16` is incompatible with DeepSpeed ZeRO-3",
             "use bf16: true; the fp32 copies of stage 3 are sharded",

@@ -78,14 +78,14 @@ def _groups(document: Document, processes: Place, world: int) -> Iterator[Findin
     if document.get("generation_batch_size") is not None or batch % group == 0:
         return
     yield Finding(
-        f"{batch} answers are generated at a time, but a group has {group}",
+        f"ms-swift generates {batch} answers at a time, which make no whole groups of {group}",
         (
             at.label("refused"),
             *also(micro_at, "a process"),
             *also(processes, "processes"),
             *also(steps_at, "batches at a time"),
         ),
-        ("each prompt gets a whole group of answers",),
+        (f"{_GROUP} is the number of answers to a prompt, which are compared with each other",),
         f"let {_BATCH} x processes x {steps_at.path} be a multiple of {group}",
         sum=(
             Term("answers a process", micro, ""),

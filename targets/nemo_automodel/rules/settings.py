@@ -197,7 +197,7 @@ SECTION_UNREAD_BY_NEMO_AUTOMODEL: Final = rows(
     rows=(
         Row(
             f"{_KIND}:rng.seed!=42",
-            "{0.path} {0.value} is not read",
+            "NeMo AutoModel does not read {0.path} {0.value}",
             "nothing reads this section",
             "the recipe takes `seed` at the top, which is 42 by default",
             "write `seed` at the top",
@@ -205,7 +205,7 @@ SECTION_UNREAD_BY_NEMO_AUTOMODEL: Final = rows(
         ),
         Row(
             f"{_KIND}:distributed.pipeline{{}}",
-            "{0.path} is not read without pipeline stages",
+            "NeMo AutoModel does not read {0.path} without pipeline stages",
             "left out",
             "it holds the schedule of stages, of which pp_size gives one by default",
             "write distributed.pp_size above 1, or remove the section",
@@ -215,7 +215,7 @@ SECTION_UNREAD_BY_NEMO_AUTOMODEL: Final = rows(
         *(
             Row(
                 f"{_KIND}:{section}{{}}",
-                "{0.path} is not read",
+                "NeMo AutoModel does not read {0.path}",
                 "nothing reads this section",
                 "the recipe reads `distributed` alone",
                 f"write its settings below {home}",
@@ -229,7 +229,7 @@ SECTION_UNREAD_BY_NEMO_AUTOMODEL: Final = rows(
         ),
         Row(
             f"{_KIND}:moe_config.activation_checkpointing=true",
-            "{0.path} is not read, and nothing is recomputed",
+            "NeMo AutoModel does not read {0.path}, and recomputes nothing",
             "nothing reads this section",
             "the recipe reads `distributed` alone",
             "write distributed.activation_checkpointing: true",

@@ -10,7 +10,7 @@ from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _KIND: Final = "openrlhf-ppo"
-_SOURCE: Final = "AssertionError before a process is started"
+_SOURCE: Final = "OpenRLHF checks it before it starts a process: AssertionError"
 _DEFAULTS: Final[Mapping[str, Any]] = {
     **{f"{model}.num_nodes": 1 for model in ("actor", "ref", "critic", "reward")},
     **{f"{model}.num_gpus_per_node": 8 for model in ("actor", "ref", "critic", "reward")},
@@ -103,7 +103,7 @@ CHECKS: Final = (
             and not flags("train.async_enable")
             and _devices(flags, "actor") != _engines(flags)
         ),
-        "the engines of vLLM take other devices than the actor has, though all share them",
+        "vLLM's engines and the actor share devices, and take different numbers of them",
         "write as many engines, times their width, as the actor has devices",
     ),
     Check(
@@ -119,31 +119,31 @@ CHECKS: Final = (
     Check(
         ("algo.advantage.is_correction_threshold",),
         lambda flags: len(flags("algo.advantage.is_correction_threshold")) > 2,
-        "the threshold has a lower and an upper end, and no more",
+        "the threshold has a lower and an upper end, and more numbers are given",
         "write HIGH, or LOW HIGH",
     ),
     Check(
         (_ESTIMATOR, _SAMPLES),
         lambda flags: flags(_ESTIMATOR) in _GROUPED and flags(_SAMPLES) < 2,
-        "the estimator compares answers to a prompt, and there is one",
+        "the estimator compares several answers to a prompt, and one is generated",
         f"write --{_SAMPLES} 2 or more",
     ),
     Check(
         ("data.max_images_per_prompt", _ESTIMATOR),
         lambda flags: flags("data.max_images_per_prompt") > 0 and flags(_ESTIMATOR) == "gae",
-        "models that see are trained without a critic, and the estimator gae has one",
+        "models with images are trained without a critic, and the estimator gae has one",
         f"write --{_ESTIMATOR} rloo, reinforce_baseline or group_norm",
     ),
     Check(
         ("ds.packing_samples", "data.max_images_per_prompt"),
         lambda flags: flags("data.max_images_per_prompt") > 0 and flags("ds.packing_samples"),
-        "samples with images are not joined",
+        "samples with images cannot be packed",
         "remove --ds.packing_samples",
     ),
     Check(
         ("vllm.num_engines", "ds.packing_samples"),
         lambda flags: _joins(flags) and flags("vllm.num_engines") == 0,
-        "samples are joined where vLLM writes answers, and it has no engine",
+        "samples are packed only if vLLM writes the answers, and it has no engine",
         "write --vllm.num_engines 1 or more",
     ),
     Check(
@@ -151,19 +151,19 @@ CHECKS: Final = (
         lambda flags: all(
             map(flags, ("vllm.enable_sleep", "train.async_enable", "train.colocate_all"))
         ),
-        "vLLM cannot sleep while answers are written beside training",
+        "vLLM cannot sleep in asynchronous training, which generates while it trains",
         "remove --vllm.enable_sleep",
     ),
     Check(
         ("train.partial_rollout_enable",),
         lambda flags: flags("train.partial_rollout_enable") and not flags("train.async_enable"),
-        "answers are cut off only where they are written beside training",
+        "partial rollouts need asynchronous training",
         "write --train.async_enable",
     ),
     Check(
         ("eval.dataset",),
         lambda flags: flags("eval.dataset") and not _is_judged(flags),
-        "nothing judges the answers of an evaluation",
+        "no reward judges the answers of the evaluation",
         _JUDGE,
     ),
     Check(
@@ -172,7 +172,7 @@ CHECKS: Final = (
             (flags("rollout.vllm_generate_batch_size") or 0) > flags("rollout.batch_size")
             and not flags("train.async_enable")
         ),
-        "more prompts are answered than a step takes",
+        "vLLM answers more prompts at a time than a step trains on",
         "write --train.async_enable, or no more than --rollout.batch_size",
     ),
     Check(
@@ -181,19 +181,19 @@ CHECKS: Final = (
             flags(_FILTER)
             and flags("algo.dynamic_filtering_range")[0] >= flags("algo.dynamic_filtering_range")[1]
         ),
-        "the range of rewards is empty",
+        "no reward lies in the range of the dynamic filter",
         "write the smaller number first",
     ),
     Check(
         (_FILTER,),
         lambda flags: flags(_FILTER) and not _is_judged(flags),
-        "prompts are filtered by rewards that nothing gives",
+        "the dynamic filter keeps prompts by their rewards, and nothing gives rewards",
         _JUDGE,
     ),
     Check(
         (_FILTER, _SAMPLES),
         lambda flags: flags(_FILTER) and flags(_SAMPLES) < 2,
-        "prompts are filtered by how their answers differ, and there is one",
+        "the dynamic filter compares several answers to a prompt, and one is generated",
         f"write --{_SAMPLES} 2 or more",
     ),
     Check(

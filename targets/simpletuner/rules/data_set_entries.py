@@ -129,7 +129,7 @@ def _refused_of(each: DataSet) -> Iterator[Finding]:
         buckets = each.value("crop_aspect_buckets")
         if not isinstance(buckets, list) or not buckets:
             yield Finding(
-                f"crop_aspect {aspect.value} without crop_aspect_buckets",
+                f"crop_aspect {aspect.value} needs crop_aspect_buckets",
                 (aspect.label("refused alone"),),
                 ("the aspects to choose from are that list",),
                 "write crop_aspect_buckets: [1.0, 0.75, 1.5]",
@@ -209,7 +209,7 @@ def _captions(each: DataSet) -> Iterator[Finding]:
         return
     if how.value in ("huggingface", "webshart") and kind not in (None, how.value):
         yield Finding(
-            f"caption_strategy {how.value} for data of type {kind}",
+            f"SimpleTuner refuses caption_strategy {how.value} for data of type {kind}",
             (how.label("refused"),),
             (),
             "write textfile or filename",
@@ -217,7 +217,7 @@ def _captions(each: DataSet) -> Iterator[Finding]:
     backend = each.value("metadata_backend")
     if how.value == "parquet" and (backend or _FILES) in ("json", _FILES):
         yield Finding(
-            f"caption_strategy parquet beside metadata_backend {backend or _FILES}",
+            f"caption_strategy parquet needs metadata_backend parquet, not {backend or _FILES}",
             (how.label("refused"),),
             ("captions of a table need sizes of that table",),
             "write metadata_backend: parquet, or caption_strategy: textfile",
@@ -237,7 +237,7 @@ def _prompts(run: LintContext, each: DataSet) -> Iterator[Finding]:
     if at is not None:
         key = at.path.rpartition(".")[2]
         yield Finding(
-            f"{key}{' instanceprompt' if is_one else ''} without instance_prompt",
+            f"{key}{' instanceprompt' if is_one else ''} needs instance_prompt",
             (at.label("no caption"),),
             ("no instance_prompt was provided, by the entry or by the flag of that name",),
             "write instance_prompt",

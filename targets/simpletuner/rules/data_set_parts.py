@@ -53,7 +53,7 @@ def _storage(each: DataSet) -> Iterator[Finding]:
         at = each.place(key)
         if at is not None and at.value and at.value not in words:
             yield Finding(
-                f"{key} {at.value} for data of type {kind}",
+                f"SimpleTuner refuses {key} {at.value} for data of type {kind}",
                 (at.label("refused"),),
                 (f"taken: {', '.join(words)}",),
                 f"write {kind}, or remove it",
@@ -121,7 +121,7 @@ def _generator(each: DataSet) -> Iterator[Finding]:
         )
     if "resolutions" not in at.value:
         yield Finding(
-            f"{_GENERATOR} without resolutions",
+            f"{_GENERATOR} needs resolutions",
             (at.key_label("refused"),),
             (),
             'write resolutions: ["1024x1024"]',

@@ -47,7 +47,7 @@ def _of_hub(each: DataSet) -> Iterator[Finding]:
         at = each.place(key)
         if at is not None and at.value is not None and at.value not in taken:
             yield Finding(
-                f"{key} {at.value} for data of type huggingface",
+                f"SimpleTuner refuses {key} {at.value} for data of type huggingface",
                 (at.label("refused"), kind.label("", primary=False)),
                 ("what is known of its pictures stands in the data set's own columns",),
                 f"write {key}: huggingface",
@@ -61,14 +61,14 @@ def _odds_of_tables(each: DataSet) -> Iterator[Finding]:
         return
     if each.kind in _STORES:
         yield Finding(
-            f"a data set of type csv for {each.kind}",
+            f"a data set of type csv cannot hold {each.kind}",
             (kind.label("refused"),),
             ("embeddings are written, and a table of addresses is only read",),
             "write type: local, and a cache_dir",
         )
     elif each.kind in ("image", "video") and (how is None or how.value != "csv"):
         yield Finding(
-            "data of type csv without caption_strategy csv",
+            "data of type csv needs caption_strategy csv",
             ((how or kind).label("refused"), kind.label("", primary=False)),
             ("captions stand in csv_caption_column of the same table",),
             "write caption_strategy: csv",
@@ -215,7 +215,7 @@ def _incomplete_of_tables(each: DataSet) -> Iterator[Finding]:
     at = each.place("metadata_backend")
     if at is not None and at.value == "parquet" and not each.value("parquet"):
         yield Finding(
-            "metadata_backend parquet without a parquet block",
+            "metadata_backend parquet needs a parquet block",
             (at.label("refused alone"),),
             ("the block names the file, and its columns of names, captions and sizes",),
             "write parquet: {path, filename_column, caption_column, width_column, height_column}",
@@ -228,14 +228,14 @@ def _of_pairs(each: DataSet, paired: set[str]) -> Iterator[Finding]:
         return
     if each.kind != "conditioning":
         yield Finding(
-            f"conditioning_type {at.value} in a data set of dataset_type {each.kind}",
+            f"conditioning_type {at.value} needs dataset_type conditioning, not {each.kind}",
             (at.label("not of this kind"),),
             ("pictures are trained on unless dataset_type says conditioning",),
             "write dataset_type: conditioning",
         )
     elif source is None and str(each.value("id")) not in paired:
         yield Finding(
-            f"conditioning_type {at.value} without the data set that it belongs to",
+            f"conditioning_type {at.value} needs the data set that it belongs to",
             (at.label("aligned with nothing"),),
             ("its pictures are matched one by one with those of the other data set",),
             "name it in conditioning_data of that data set, or write source_dataset_id",

@@ -150,7 +150,7 @@ def _schnell(document: Document) -> Iterator[Finding]:
     if is_on(fast) or is_on(said(document, _REFUSED_KNOWING)) or spelt & document.unknown:
         return
     yield Finding(
-        "flux schnell without flux_fast_schedule",
+        "flux schnell needs flux_fast_schedule",
         (at.label("refused"), *also(fast)),
         ("Schnell requires --flux_fast_schedule",),
         "write flux_fast_schedule: true",
@@ -246,9 +246,9 @@ def flow_shift_given_twice(run: LintContext) -> Iterator[Finding]:
                 yield _unread(shift, auto)
             continue
         yield Finding(
-            f"flow_schedule_auto_shift cannot stand beside a flow_schedule_shift of {amount_:g}",
+            f"SimpleTuner refuses flow_schedule_auto_shift beside flow_schedule_shift {amount_:g}",
             (auto.label("refused"), *also(shift)),
-            () if shift is not None else ("flow_schedule_shift is 3 by default",),
+            ("each sets the shift; flow_schedule_shift is 3 by default",),
             "write flow_schedule_shift: 0",
             Fix((shift.replaced(0),), "safe") if shift is not None else None,
         )

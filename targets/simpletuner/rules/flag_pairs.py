@@ -92,7 +92,7 @@ def _end(document: Document) -> Iterator[Finding]:
     told = f"lr_end {end.value}" if end is not None else f"an lr_end of {_END:g}"
     first = end if end is not None else rate
     yield Finding(
-        f"{told} is not below learning_rate {rate.value}",
+        f"a polynomial schedule cannot fall from learning_rate {rate.value} to {told}",
         (
             first.label("refused" if end is not None else "not above the end of the schedule"),
             *([rate.label("", primary=False)] if end is not None else []),
@@ -192,7 +192,7 @@ def _layers(document: Document) -> Iterator[Finding]:
     at, kind = said(document, "validation_guidance_skip_layers"), family(document)
     if at is not None and kind and kind not in _SKIPPED:
         yield Finding(
-            f"validation_guidance_skip_layers is not there for {kind}",
+            f"SimpleTuner's {kind} has no validation_guidance_skip_layers",
             (at.label("refused"),),
             (f"it exists only for {', '.join(_SKIPPED[:2])} and their kin",),
             "remove it",
@@ -205,6 +205,7 @@ class _Partner(Struct, frozen=True):
     flag: str
     asks: str
     needed: str
+    why: str
     consequence: Consequence
     since: str = ""
     with_flag: str = ""
@@ -214,14 +215,28 @@ class _Partner(Struct, frozen=True):
 
 
 _PARTNERS: Final = (
-    _Partner("report_to", "custom-tracker", "custom_tracker", "init"),
-    _Partner("validation_method", "external-script", "validation_external_script", "parse"),
     _Partner(
-        *("disk_low_action", "script", "disk_low_script", "parse", "simpletuner>=4.1"),
+        *("report_to", "custom-tracker", "custom_tracker"),
+        *("it names the tracker that reports go to", "init"),
+    ),
+    _Partner(
+        *("validation_method", "external-script", "validation_external_script"),
+        *("it names the script that validates", "parse"),
+    ),
+    _Partner(
+        *("disk_low_action", "script", "disk_low_script"),
+        *("it names the script that makes room", "parse", "simpletuner>=4.1"),
         with_flag="disk_low_threshold",
     ),
-    _Partner("init_lora_step", "", "init_lora", "init", "simpletuner>=4.8"),
-    _Partner("lora_type", "lycoris", "lycoris_config", "parse", severity="warning"),
+    _Partner(
+        *("init_lora_step", "", "init_lora"),
+        *("it names the adapter that was trained to this step", "init", "simpletuner>=4.8"),
+    ),
+    _Partner(
+        *("lora_type", "lycoris", "lycoris_config"),
+        *("it names the file with LyCORIS's method and numbers", "parse"),
+        severity="warning",
+    ),
 )
 _PARTNER_LATE: Final = "simpletuner>=4.8"
 _ALONE: Final = "simpletuner<4.4"
@@ -255,9 +270,9 @@ def _alone(document: Document, each: _Partner) -> Iterator[Finding]:
     words = [one.strip() for one in word(document, each.flag).replace("_", "-").split(",")]
     if each.asks in words if each.asks else amount(at):
         yield Finding(
-            f"{each.flag} {at.value} without {each.needed}",
+            f"SimpleTuner refuses {each.flag} {at.value} without {each.needed}",
             (at.label("refused alone"),),
-            (),
+            (f"{each.needed} is left out: {each.why}",),
             f"write {each.needed}, or remove {each.flag}",
             consequence=each.consequence,
             severity=each.severity,
@@ -278,9 +293,9 @@ def _tracker(document: Document) -> Iterator[Finding]:
 
 def _beside(at: Place, told: Place | None, wanted: str) -> Finding:
     return Finding(
-        f"{at.path} {at.value} without {wanted}",
+        f"SimpleTuner refuses {at.path} {at.value} without {wanted}",
         (at.label("refused"), *also(told)),
-        (),
+        ("the tracker would get no reports",),
         f"write {wanted}, or remove {at.path}",
         consequence="init",
     )
@@ -293,7 +308,7 @@ def _split(run: LintContext, document: Document) -> Iterator[Finding]:
         return
     if not is_on(fsdp) and run.runs(_ALONE) is not False:
         yield Finding(
-            f"context_parallel_size {at.value} without fsdp_enable",
+            f"SimpleTuner refuses context_parallel_size {at.value} without fsdp_enable",
             (at.label("refused alone"), *also(fsdp)),
             ("Context parallelism requires FSDP2; releases from 4.4 on take it alone",),
             "write fsdp_enable: true and fsdp_version: 2",

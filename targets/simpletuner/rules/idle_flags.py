@@ -265,7 +265,7 @@ def _schedule(document: Document) -> Iterator[Finding]:
         )
     elif total is not None and 0 < last <= steps:
         yield Finding(
-            f"{warm.value} steps of warm-up in {total.value} steps of training",
+            f"{warm.value} steps of warm-up do not end in {total.value} steps of training",
             (warm.label("steps of rising rate"), total.label("all steps", primary=False)),
             ("the rate never reaches its height before the end",),
             f"write {max(1, int(last) * 3 // 100)}",

@@ -88,7 +88,7 @@ def _lacking(document: Document) -> Iterator[Finding]:
     for key in needed:
         if first is not None and document.get(key) is None:
             yield Finding(
-                f"a LyCORIS file without {key}",
+                f"a LyCORIS file needs {key}",
                 (first.label("of this method"),),
                 ("lycoris_config JSON must contain this key",),
                 f"write {key}",
@@ -185,7 +185,7 @@ def refused_beside_lycoris(run: LintContext) -> Iterator[Finding]:
         text = said(document, "train_text_encoder")
         if text is not None and is_on(text):
             yield Finding(
-                "train_text_encoder cannot stand beside lora_type lycoris",
+                "SimpleTuner refuses train_text_encoder beside lora_type lycoris",
                 (text.label("refused"), at.label("", primary=False)),
                 (),
                 "remove it",

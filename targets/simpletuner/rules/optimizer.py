@@ -178,7 +178,7 @@ def _without_source(document: Document) -> Iterator[Finding]:
 
 def _lone(start: Place, flag: str) -> Finding:
     return Finding(
-        f"init_lora_ema without {flag}",
+        f"SimpleTuner refuses init_lora_ema without {flag}",
         (start.label("refused alone"),),
         ("it is the average that belongs to the adapter of init_lora",),
         f"write {flag} too, or remove init_lora_ema",

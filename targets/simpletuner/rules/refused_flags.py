@@ -206,7 +206,7 @@ def _steps(document: Document) -> Iterator[Finding]:
         return
     if passes is None and document.format in ("json", "toml"):
         yield Finding(
-            f"max_train_steps {steps.value} without num_train_epochs: 0",
+            f"max_train_steps {steps.value} needs num_train_epochs: 0",
             (steps.label("refused alone"),),
             ("num_train_epochs is 1 by default, and SimpleTuner takes one of the two",),
             "write num_train_epochs: 0",

@@ -172,7 +172,7 @@ def sageattention_of_nf4(run: LintContext) -> Iterator[Finding]:
             continue
         if "nf4" in word(document, "base_model_precision"):
             yield Finding(
-                f"{at.value} does not run over a base in {base.value}",
+                f"SimpleTuner refuses {at.value} over a base in {base.value}",
                 (at.label("refused"), base.label("", primary=False)),
                 (),
                 "quantise to int8 or fp8, or use another attention",

@@ -173,7 +173,7 @@ def _references(sets: Sequence[DataSet]) -> Iterator[Finding]:
         if at is None or each.kind != "conditioning" or at.value in (None, "", *_REFERENCES):
             continue
         yield Finding(
-            f"conditioning_type {at.value} for an edition of Qwen-Image that edits",
+            f"conditioning_type {at.value} does not fit an edition of Qwen-Image that edits",
             (at.label("refused"),),
             ("latents of another kind have other dimensions",),
             "write conditioning_type: reference_strict",

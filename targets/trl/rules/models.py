@@ -69,7 +69,7 @@ reference_synced_and_precomputed = rows(
             "sync_ref_model cannot be combined with precompute_ref_log_probs",
             label="moves the reference",
             beside_label="takes it as fixed",
-            help="turn one of the two off",
+            help="turn off sync_ref_model, or precompute_ref_log_probs",
             mend=Mend("unsafe", write=False, at=1),
         ),
     ),
@@ -151,10 +151,10 @@ def reward_weights_miscounted(run: LintContext) -> Iterator[Finding]:
         wanted = wanted + 1 if wanted is not None and model is not None else wanted
         if count is not None and wanted is not None and count != wanted:
             yield Finding(
-                f"{count} reward_weights for {wanted} rewards",
+                f"TRL needs {wanted} reward_weights, one for each reward, not {count}",
                 (weights.label("one for each"), rewards.label("", primary=False)),
                 ("TRL's script counts the reward model too",) if model else (),
-                f"write {wanted} numbers",
+                f"write a list of {wanted}",
             )
 
 

@@ -177,7 +177,7 @@ def _refused_pair(condition: str, other: str, why: str) -> Row:
         "{0.path} cannot be combined with {1.path}: {1.value}",
         label="refused",
         why=why,
-        help="turn one of the two off",
+        help="remove {0.path}, or change {1.path}",
         beside=(other,),
         files_only=True,
     )
@@ -344,5 +344,5 @@ def _pair(at: Place, other: Place, why: str) -> Finding:
         f"{at.path} cannot be combined with {other.path}: {other.value}",
         (at.label("refused"), other.label("", primary=False)),
         (why,),
-        "turn one of the two off",
+        f"remove {at.path}, or change {other.path}",
     )

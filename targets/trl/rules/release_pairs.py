@@ -24,7 +24,7 @@ def _pair(
         "{0.path} cannot be combined with {1.path}",
         label="refused",
         why=why,
-        help="turn one of the two off",
+        help="remove {0.path}, or change {1.path}",
         beside=(other,),
         since=releases,
         files_only=True,
@@ -332,7 +332,7 @@ def _cut_off(completion: Place | None, most: Place | None) -> Iterator[Finding]:
         return
     if completion.value >= most.value:
         yield Finding(
-            f"a completion of {completion.value} tokens in a context of {most.value}",
+            f"a completion of {completion.value} tokens does not fit a context of {most.value}",
             (completion.label("never reached"), most.label("vLLM stops here", primary=False)),
             ("the prompt counts too: completions are cut off, and are masked or badly rewarded",),
             f"write {most.path} above max_completion_length and the longest prompt",

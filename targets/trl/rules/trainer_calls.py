@@ -101,7 +101,7 @@ def _synced(run: LintContext, document: Document, call: Call) -> Iterator[Findin
     if is_checked(run, _SYNCED):
         node = call.fields.get("peft_config")
         yield Finding(
-            "sync_ref_model beside an adapter",
+            "TRL refuses sync_ref_model beside an adapter",
             (
                 synced.label("refused"),
                 *also(Place(document, "peft_config", node) if node else None, "an adapter"),
@@ -126,9 +126,9 @@ def _scored(run: LintContext, document: Document, call: Call, calls: Calls) -> I
     at = None if labels is None else Place(document, "num_labels", labels)
     if at is not None and isinstance(at.value, int) and at.value != 1:
         yield Finding(
-            f"a reward model with num_labels={at.value}",
+            f"RewardTrainer refuses num_labels={at.value}",
             (at.label("refused"),),
-            notes(run, "RewardTrainer takes one number as the reward of a text", _SCORED),
+            notes(run, "the reward of a text is one number", _SCORED),
             "write num_labels=1",
             severity=severity(run, _SCORED),
         )

@@ -125,7 +125,7 @@ def loss_weights_differ(run: LintContext) -> Iterator[Finding]:
         count = len(losses.value) if losses is not None and isinstance(losses.value, list) else 1
         if len(weights.value) != count:
             yield Finding(
-                f"{len(weights.value)} loss weights for {count} losses",
+                f"TRL needs a weight for each of {count} losses, not {len(weights.value)}",
                 (weights.label("one for each loss"), *also(losses)),
                 (),
                 f"write {count} weights",
@@ -213,7 +213,7 @@ def kto_batch_of_one(run: LintContext) -> Iterator[Finding]:
         if name != "kto" or at is None or at.value != 1 or document.kind == "llamafactory":
             continue  # LLaMA-Factory pairs samples with others' answers before it makes batches
         yield Finding(
-            "KTO with one sample on a device at a time",
+            "KTO gets one sample on a device at a time, and compares several",
             (at.label("needs 2 or more"),),
             ("the KL term comes from other samples of the batch; accumulation does not count",),
             "write 2 or more, and halve the accumulation",
@@ -249,7 +249,7 @@ def preference_rate_as_for_sft(run: LintContext) -> Iterator[Finding]:
         if at is None or rate is None or kind is None or rate <= limit:
             continue
         yield Finding(
-            f"learning rate {rate:g} for {name.upper()}",
+            f"learning rate {rate:g} is high for {name.upper()}",
             (at.label("usual for supervised training"),),
             (
                 "DPO's authors and TRL use 5e-7 to 5e-6 on whole models, ten times that with LoRA",

@@ -35,7 +35,7 @@ setting_overridden = rows(
         ),
         Row(
             "unsloth:data.dataset",
-            "a data set by name beside local files",
+            "a data set by name is not loaded beside local files",
             "not loaded",
             "the local files are loaded, and nothing else",
             "keep one of them",
@@ -44,7 +44,7 @@ setting_overridden = rows(
         ),
         Row(
             "unsloth:training.num_epochs",
-            "num_epochs beside max_steps",
+            "num_epochs does nothing beside max_steps",
             "not followed",
             "the run ends after {1.value} steps",
             "keep one of them",
@@ -71,7 +71,7 @@ loading_refused = rows(
     rows=(
         Row(
             "model:fast_inference=true",
-            "fast_inference with full_finetuning",
+            "Unsloth refuses fast_inference with full_finetuning",
             "refused",
             "vLLM is given adapters alone, and not weights that change: NotImplementedError",
             "remove fast_inference, or train an adapter",

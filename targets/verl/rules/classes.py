@@ -6,7 +6,7 @@ from tunec.compiler.lints.rows import Row
 
 _ACTOR: Final = "actor_rollout_ref.actor"
 _ROLLOUT: Final = "actor_rollout_ref.rollout"
-_REFUSED: Final = "{0.path} {0.value} is refused"
+_REFUSED: Final = "verl refuses {0.path} {0.value}"
 _HOLDERS: Final = (_ACTOR, "actor_rollout_ref.ref", "critic")
 
 

@@ -194,7 +194,7 @@ def _heads(run: LintContext) -> Iterator[Finding]:
         if at is None or not is_whole(at.value) or at.value < 2 or has_whole_heads(text, at.value):
             continue
         yield Finding(
-            f"{text.heads} heads of {run.model.path} for {at.value} ranks of a sequence",
+            f"{at.value} ranks of a sequence do not divide {text.heads} heads of {run.model.path}",
             (at.label("refused"),),
             ("Ulysses gives each rank whole heads of the whole sequence: AssertionError",),
             f"write a width that divides {text.heads}",

@@ -9,7 +9,7 @@ _ACTOR: Final = "actor_rollout_ref.actor"
 _REF: Final = "actor_rollout_ref.ref"
 _ROLLOUT: Final = "actor_rollout_ref.rollout"
 _MODEL: Final = "actor_rollout_ref.model"
-_REFUSED: Final = "{0.path} {0.value} is refused"
+_REFUSED: Final = "verl refuses {0.path} {0.value}"
 _BY_TOKENS: Final = f"no {_ACTOR}.use_dynamic_bsz=true"
 _WORDS: Final = (
     "gae|grpo|reinforce_plus_plus|reinforce_plus_plus_baseline|remax|rloo|opo|grpo_passk|gpg|"

@@ -5,7 +5,7 @@ from typing import Final
 from tunec.compiler.lints.rows import Row, rows
 from tunec.targets.verl.rules.classes import OF_ENGINES
 
-_REFUSED: Final = "{0.path} {0.value} is refused"
+_REFUSED: Final = "verl refuses {0.path} {0.value}"
 
 
 def _word(key: str, words: str, help: str, why: str = "", until: str = "") -> Row:

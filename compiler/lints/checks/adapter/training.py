@@ -229,7 +229,7 @@ def learning_rate_of_the_other_method(run: LintContext) -> Iterator[Finding]:
     is_full = kind.value == "none" and not list(loras(run)) and not _is_otherwise(run)
     if is_full and value > _MOST_FULL and _is_large(run):
         yield Finding(
-            f"learning rate {value:g} for a full fine-tune of {_billions(run)} billion parameters",
+            f"learning rate {value:g} is high for all of {_billions(run)} billion parameters",
             (at.label("usual for adapters"),),
             ("full fine-tunes of this size use 5e-6 to 5e-5: a tenth of what LoRA uses",),
             "write 1e-5 or 2e-5",
@@ -238,7 +238,7 @@ def learning_rate_of_the_other_method(run: LintContext) -> Iterator[Finding]:
         if any(lora.document.value("rl") or _is_preference(lora) for lora in loras(run)):
             return
         yield Finding(
-            f"learning rate {value:g} for LoRA",
+            f"learning rate {value:g} is low for LoRA",
             (at.label("usual for whole models"),),
             ("LoRA uses about ten times the rate of a full fine-tune: 1e-4 to 3e-4 with Adam",),
             "write 1e-4",

@@ -57,10 +57,10 @@ def _fewer_finding(
     micro, steps, world = factors
     product = micro * steps * world
     return Finding(
-        f"at most {samples} samples, and one {'batch' if drop else 'step'} takes {product}",
-        (place.label("at most"), *also(drop, "drops the rest")),
+        f"the data has {samples} samples, and one {'batch' if drop else 'step'} takes {product}",
+        (place.label("at most"), *also(drop, "drops a batch that is not full")),
         (
-            "the only batch is dropped, and no step is left"
+            "the loader drops the only batch, which is not full, and no step is left"
             if drop
             else "an epoch is one step, on fewer samples than the batch says",
         ),

@@ -248,7 +248,7 @@ def adalora_recomputed_by_reentrance(run: LintContext) -> Iterator[Finding]:
     if place is None or reentrant(run) is not True or world == 1:
         return
     yield Finding(
-        "AdaLoRA with reentrant checkpointing in several processes",
+        "AdaLoRA fails with reentrant checkpointing in several processes",
         (place.label("reentrant"), kind.label("", primary=False)),
         (
             (
@@ -281,7 +281,7 @@ def non_reentrant_adapter_under_zero_3(run: LintContext) -> Iterator[Finding]:
     if place is None or (_is_trl(place) and run.runs(_FORCES) is not False):
         return
     yield Finding(
-        "non-reentrant checkpointing of a frozen base under ZeRO stage 3",
+        "non-reentrant checkpointing of a frozen base fails under ZeRO stage 3",
         (place.label("not reentrant"), *also(where, "stage 3")),
         (_WHY,),
         "set use_reentrant to true, use stage 2, or DeepSpeed 0.19.3",
@@ -363,9 +363,9 @@ def _partly_frozen(run: LintContext) -> Iterator[Finding]:
 
 def _refused(place: Place, unfrozen: Place) -> Finding:
     return Finding(
-        "reentrant checkpointing with partly frozen parameters",
+        "Axolotl refuses reentrant checkpointing with partly frozen parameters",
         (place.label("reentrant"), unfrozen.key_label("freezes the rest", primary=False)),
-        ("Axolotl refuses it",),
+        ("a layer is recomputed with gradients only if its input requires one",),
         "set use_reentrant to false",
         severity="error",
         consequence="parse",

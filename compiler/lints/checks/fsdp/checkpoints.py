@@ -188,9 +188,9 @@ def fsdp_weights_only_in_shards(run: LintContext) -> Iterator[Finding]:
         place = each.get("state_dict_type")
         if place is not None and str(place.value).upper() in ("SHARDED_STATE_DICT", "3"):
             yield Finding(
-                "save_only_model with SHARDED_STATE_DICT is refused",
+                "the trainer refuses save_only_model with SHARDED_STATE_DICT",
                 (only.label("refused"), place.label("", primary=False)),
-                ("shards are saved with what resumes them, or not at all",),
+                ("it saves shards only together with the states that resume them",),
                 "write FULL_STATE_DICT, or drop save_only_model",
             )
 

@@ -217,7 +217,7 @@ def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
     for each in asked(run):
         if each.who == "accelerate" and place is not None and place.document is each.document:
             yield Finding(
-                "distributed_type FSDP with one process",
+                "distributed_type FSDP does nothing with one process",
                 (each.on.label("not used"), place.label("", primary=False)),
                 ("accelerate does not treat one process as distributed: nothing is sharded",),
                 "start one process a device, or leave FSDP out",
@@ -226,7 +226,7 @@ def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
             )
         if each.who == "trainer":
             yield Finding(
-                "fsdp with one process",
+                "the trainer refuses fsdp with one process",
                 (each.on.label("refused"), *also(place)),
                 ("there is no other process to shard with",),
                 "start one process a device by torchrun or accelerate launch, or remove fsdp",

@@ -32,7 +32,7 @@ def epochs_beside_steps(run: LintContext) -> Iterator[Finding]:
             continue
         if is_positive(steps.value) and is_positive(passes.value):
             yield Finding(
-                f"{passes.path} {passes.value} beside {steps.path} {steps.value}",
+                f"{passes.path} {passes.value} does nothing beside {steps.path} {steps.value}",
                 (passes.label("not used"), steps.label("decides", primary=False)),
                 ("steps win, whether they are more than the epochs or less",),
                 f"remove {passes.path}",
@@ -220,7 +220,7 @@ def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
             continue
         if strategy is None or strategy.value in ("no", False):
             yield Finding(
-                f"{kind.value} without evaluation",
+                f"{kind.value} needs evaluations, and the run has none",
                 (kind.label("needs a metric"), *also(strategy)),
                 ("eval_strategy is no by default",),
                 "write eval_strategy: epoch",

@@ -47,7 +47,7 @@ def _badam(run: LintContext) -> Iterator[Finding]:
             continue
         beside = mode if is_ratio else stage.place
         yield Finding(
-            f"use_badam with {world} processes "
+            f"LLaMA-Factory refuses use_badam with {world} processes "
             + ("by ratio" if is_ratio else "without ZeRO stage 3"),
             (at.label("refused"), *also(beside)),
             ("BAdam by layer runs on one process or under ZeRO-3, by ratio on one process only",),
@@ -61,7 +61,7 @@ def _layerwise_finding(place: Place, what: str, other: Place | None) -> Finding:
     if other is not None:
         labels = (*labels, other.label("", primary=False))
     return Finding(
-        f"optim {place.value} with {what}",
+        f"optim {place.value} does not work with {what}",
         labels,
         ("it steps each parameter as soon as its gradient is known, before the others are added",),
         f"write optim: {str(place.value).removesuffix('_layerwise')}",
@@ -89,7 +89,7 @@ def optimizer_targets_missing(run: LintContext) -> Iterator[Finding]:
             "optim_target_modules" not in holder.unknown
         ):
             yield Finding(
-                f"{place.path} {place.value} without optim_target_modules",
+                f"{place.path} {place.value} needs optim_target_modules",
                 (place.label("needs them"),),
                 ("it works on the linear layers that are named, and on no others",),
                 "write optim_target_modules: all-linear, or names as [attn, mlp]",
@@ -222,7 +222,7 @@ def schedule_of_a_schedule_free_optimizer(run: LintContext) -> Iterator[Finding]
     if not optim.value.startswith("schedule_free_") or kind.value in _FLAT:
         return
     yield Finding(
-        f"{optim.value} under a {kind.value} schedule",
+        f"{optim.value} runs under a {kind.value} schedule, and needs none",
         (optim.label("averages instead of decaying"), *also(kind.place)),
         (
             (

@@ -55,7 +55,7 @@ def _missing(
     lows = [key for key in ("min_lr", "min_lr_rate") if arguments.get(key) is not None]
     if kind in _WITH_MIN and len(lows) != 1:
         what = "neither min_lr nor min_lr_rate" if not lows else "both min_lr and min_lr_rate"
-        return f"{kind} with {what}", "write lr_scheduler_kwargs: {min_lr_rate: 0.1}"
+        return f"{kind} is given {what}", "write lr_scheduler_kwargs: {min_lr_rate: 0.1}"
     if kind == "warmup_stable_decay":
         needs = ["num_decay_steps"]
         if run.runs("transformers<4.51"):
@@ -63,7 +63,7 @@ def _missing(
         absent = [key for key in needs if key not in arguments]
         if absent:
             names = " and ".join(absent)
-            return f"{kind} without {names}", f"write {names} in lr_scheduler_kwargs"
+            return f"{kind} needs {names}", f"write {names} in lr_scheduler_kwargs"
     rate = document.value("learning_rate")
     end = arguments.get("lr_end", _END)
     if kind == "polynomial" and is_number(rate) and is_number(end) and rate <= end:
@@ -190,7 +190,7 @@ def _faults(
 def _of_floor(document: Document, arguments: dict[str, Any]) -> Iterator[tuple[str, Fault]]:
     rate, low = document.value("learning_rate"), arguments.get("min_lr")
     if is_number(low) and is_number(rate) and low > rate > 0:
-        yield "min_lr", (f"min_lr {low:g} above learning_rate {rate:g}", _UP, "silent")
+        yield "min_lr", (f"min_lr {low:g} lies above learning_rate {rate:g}", _UP, "silent")
     share = arguments.get("min_lr_rate")
     if is_number(share) and share > 1:
         why = f"it is a share of the learning rate: {_UP}"
@@ -205,7 +205,7 @@ def _of_lengths(run: LintContext, arguments: dict[str, Any]) -> Iterator[tuple[s
     stable = arguments.get("num_stable_steps", 0)
     whole = decay + (warm.value if warm else 0) + (stable if is_whole(stable) else 0)
     if whole > total.value:
-        message = f"phases of {whole} steps in {total.value} steps of training"
+        message = f"phases of {whole} steps do not end in {total.value} steps of training"
         yield (
             "num_decay_steps",
             (message, "the rate has not come down when training ends", "silent"),
@@ -249,7 +249,7 @@ def warmup_given_twice(run: LintContext) -> Iterator[Finding]:
             last = run.runs("transformers>=5.0")
             used, unused = (share, steps) if last else (steps, share)
             yield Finding(
-                f"warmup_ratio {share.value} beside warmup_steps {steps.value}",
+                f"{unused.path} {unused.value} does nothing beside {used.path} {used.value}",
                 (unused.label("not used"), used.label("decides", primary=False)),
                 (
                     "from 5.0 on the share overwrites the steps"
@@ -299,7 +299,7 @@ def warmup_longer_than_training(run: LintContext) -> Iterator[Finding]:
 
 def _finding(first: Place, warm: int, last: Place, total: int) -> Finding:
     return Finding(
-        f"{warm} steps of warm-up in {total} steps of training",
+        f"{warm} steps of warm-up do not end in {total} steps of training",
         (first.label("steps of rising rate"), last.label("all steps", primary=False)),
         (f"the rate never falls; its highest value comes at step {warm} or not at all",),
         f"write {max(total * 3 // 100, 1)}, which is 3 % of all steps",

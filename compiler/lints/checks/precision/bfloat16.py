@@ -366,7 +366,7 @@ def _adapters(run: LintContext, scaled: Place) -> Iterator[Finding]:
 
 def _scaling_finding(place: Place, scaled: Place, label: str, *, is_certain: bool) -> Finding:
     return Finding(
-        "fp16 with loss scaling over trained weights in bf16",
+        "fp16 cannot scale the loss of weights that are trained in bf16",
         (place.label(label), scaled.label("scales the loss", primary=False)),
         (
             (

@@ -309,7 +309,7 @@ def _is_whole(run: LintContext, place: Place) -> bool:
 
 def _trainable_finding(place: Place, scaled: Place, *, is_certain: bool) -> Finding:
     return Finding(
-        "fp16 with loss scaling over trained weights in fp16",
+        "fp16 cannot scale the loss of weights that are trained in fp16",
         (
             place.label("trained in fp16"),
             *([scaled.label("scales the loss", primary=False)] if scaled != place else []),

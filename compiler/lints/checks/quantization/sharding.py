@@ -43,7 +43,7 @@ def quantised_base_under_fsdp(run: LintContext) -> Iterator[Finding]:
         return
     what, place, note, mended = found
     yield Finding(
-        f"{what} under FSDP",
+        f"{what} cannot be sharded by FSDP",
         (
             place.label("quantised"),
             *storage_label(place),
@@ -168,7 +168,7 @@ def quantised_base_under_zero_3(run: LintContext) -> Iterator[Finding]:
     what, place, note = found
     is_mapped = _is_mapped(run, place)
     yield Finding(
-        f"{what} under ZeRO stage 3",
+        f"{what} cannot be sharded by ZeRO stage 3",
         (
             place.label("packed in integers"),
             *storage_label(place),

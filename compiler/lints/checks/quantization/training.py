@@ -362,7 +362,7 @@ _REFUSED_BESIDE: Final[tuple[tuple[str, str, Test, str], ...]] = (
     ("llamafactory", "create_new_adapter", _beside_adapter, "merge the old adapter first"),
     ("llamafactory", "adapter_name_or_path", _is_several, "merge the adapters first"),
     ("llamafactory", "quantization_device_map", _is_auto, "leave it out in training"),
-    ("llamafactory", "fp8", _on, "turn one of the two off"),
+    ("llamafactory", "fp8", _on, "remove fp8, or do not quantise the base"),
     ("axolotl", "lora_mlp_kernel", _by_lora_in_8_bits, "use 4 bits, or no kernels"),
     ("axolotl", "lora_qkv_kernel", _by_lora_in_8_bits, "use 4 bits, or no kernels"),
     ("axolotl", "lora_o_kernel", _by_lora_in_8_bits, "use 4 bits, or no kernels"),

@@ -109,7 +109,7 @@ def _weights(document: Document) -> Iterator[Finding]:
     is_free = str(document.value("optimizer", "adamw")).lower() in _OTHERS
     if rate is not None and is_number(rate.value) and rate.value >= _HIGHEST and not is_free:
         yield Finding(
-            f"a learning rate of {rate.value} for Adam",
+            f"a learning rate of {rate.value} is too high for Adam",
             (rate.label("no rate of Adam"),),
             ("Adam moves every weight by about the rate in each step",),
             "write 1e-4, or --optimizer prodigy, whose rate is 1",

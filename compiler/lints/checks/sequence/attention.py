@@ -293,7 +293,7 @@ def longer_than_context(run: LintContext) -> Iterator[Finding]:
     if length.value <= context or any(at.document.get(key) for key in _SCALED):
         return
     yield Finding(
-        f"sequences of {length.value} tokens for a model with a context of {context}",
+        f"sequences of {length.value} tokens exceed the model's context of {context}",
         (at.label("longer than the model was made for"),),
         (
             "positions beyond the context were never trained, and without scaling mean nothing",

@@ -103,7 +103,7 @@ def sequence_width_does_not_divide_heads(run: LintContext) -> Iterator[Finding]:
             if has_whole_heads(text[0], width):
                 continue
             yield Finding(
-                f"{name} heads of {run.model.path} over {width} sequence parallel processes",
+                f"{width} sequence processes do not divide the {name} heads of {run.model.path}",
                 (place.label("refused"),),
                 ("Ulysses gives each process whole heads of the whole sequence",),
                 f"write a width that divides {heads}",

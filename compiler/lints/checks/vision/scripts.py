@@ -263,7 +263,7 @@ def images_packed(run: LintContext) -> Iterator[Finding]:
 
 def _finding(at: Place, why: str, severity: Severity | None) -> Finding:
     return Finding(
-        f"{at.path} over samples with images",
+        f"{at.path} does not work on samples with images",
         (at.label("not for images"),),
         (why,),
         f"write {at.path}: false",
@@ -359,7 +359,7 @@ def chat_form_of_another_model(run: LintContext) -> Iterator[Finding]:
 
 def _other(at: Place, model: Place, right: str) -> Finding:
     return Finding(
-        f"{at.path} {at.value} for {model.value}, whose form is {right}",
+        f"{at.path} {at.value} does not fit {model.value}, whose form is {right}",
         (at.label("turns in another model's tokens"), model.label("", primary=False)),
         ("the samples are written in a form that the model was never trained with",),
         f"write --{at.path} {right}",
@@ -380,7 +380,7 @@ def _chat_of_minicpm(run: LintContext) -> Iterator[Finding]:
             continue
         at = form if form is not None else model
         yield Finding(
-            f"llm_type {said} for {model.value}, whose language model is {right}'s",
+            f"llm_type {said} does not fit {model.value}, whose language model is {right}'s",
             (at.label("turns in another model's tokens"), model.label("", primary=False))
             if form is not None
             else (model.label("llm_type is left out, and is minicpm"),),
