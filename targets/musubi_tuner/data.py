@@ -118,12 +118,15 @@ def _leaves() -> Iterator[Moved]:
 LEAVES: Final = tuple(_leaves())
 """What is done without each key of the data config, or why no program can replace it."""
 _MARKS: Final = frozenset(
-    {"image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file"}
+    {
+        *("image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file"),
+        "cache_directory",
+    }
 )
 
 
 def recognise(document: Json) -> bool:
-    """Whether a document is a list of sets, one of which has a directory or lists its samples."""
+    """Whether a document is a list of sets, one of which has a folder or lists its samples."""
     sets = document.get("datasets") if isinstance(document, Mapping) else None
     return isinstance(sets, list) and any(
         isinstance(each, Mapping) and bool(_MARKS & each.keys()) for each in sets

@@ -90,8 +90,14 @@ ROWS: Final = (
 
 
 def recognise(document: Json) -> bool:
-    """Whether a document is a list of sets with folders in them."""
+    """Whether a document is a list of sets with folders in them.
+
+    A set with `cache_directory` is meant for musubi-tuner, which has no folders below a set.
+    """
     sets = document.get("datasets") if isinstance(document, Mapping) else None
     return isinstance(sets, list) and any(
-        isinstance(each, Mapping) and isinstance(each.get("subsets"), list) for each in sets
+        isinstance(each, Mapping)
+        and isinstance(each.get("subsets"), list)
+        and "cache_directory" not in each
+        for each in sets
     )

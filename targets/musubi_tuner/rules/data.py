@@ -6,6 +6,7 @@ from typing import Final
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 from tunec.targets.musubi_tuner.data import OLDER
 from tunec.targets.scripts.data_schema import DataSchema, unread_format
 
@@ -61,10 +62,16 @@ def data_refused_by_musubi_tuner(run: LintContext) -> Iterator[Finding]:
         for path, place in document.found.items():
             holder, _, key = path.rpartition(".")
             if not key.startswith("[") and path not in ("general", "datasets"):
-                yield from _SCHEMA.check(_level(document, holder), key, place)
+                yield from map(_mended, _SCHEMA.check(_level(document, holder), key, place))
         yield from _caches(document)
     for place in run.each("musubi-tuner", "dataset_config"):
         yield from unread_format(place)
+
+
+def _mended(found: Finding) -> Finding:
+    """A set has its folder itself; sd-scripts has folders in `subsets`."""
+    is_of_another = found.labels[0].path.endswith(".subsets")
+    return replace(found, help="write each folder as a set of its own") if is_of_another else found
 
 
 def _level(document: Document, holder: str) -> str:

@@ -1,15 +1,15 @@
-"""Scripts that load by Unsloth: the order of their imports, and the requested bits."""
+"""Scripts that load by Unsloth: the order of their imports, the bits, and the marks of turns."""
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
-from tunec.compiler.frontend.python_calls import Call
+from tunec.compiler.frontend.python_calls import Call, Calls
 from tunec.compiler.lints.checks.keys.trainer_calls import scripts_of
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.python_files import calls_of
+from tunec.compiler.lints.python_files import RESPONSES, calls_of
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.source import Span
 
@@ -82,3 +82,88 @@ def _two_widths(call: Call, document: Document) -> Iterator[Finding]:
 
 _DECIDE: Final = frozenset({"full_finetuning", "quantization_config", "load_in_fp8"})
 """Other arguments that decide the bits."""
+
+
+_FORMS: Final = (
+    (r"(?:unsloth|meta-llama)/(?:meta-)?llama-3", "<|start_header_id|>", "<|end_header_id|>\\n\\n"),
+    (r"(?:unsloth|qwen)/qwen[23](?:\.\d)?-", "<|im_start|>", "\\n"),
+    (r"(?:unsloth|google)/gemma-[23]n?-", "<start_of_turn>", "\\n"),
+    (r"(?:unsloth|google)/gemma-4-", "<|turn>", "\\n"),
+)
+"""Names of models, and what begins and ends the mark of a turn in their chat templates: unsloth
+2026.10.9 studio/backend/utils/datasets/model_mappings.py `TEMPLATE_TO_RESPONSES_MAPPER`."""
+_OTHER_FORM: Final = re.compile(r"get_chat_template\s*\(|\bchat_template\s*=|_chat_format\s*\(")
+"""What gives a tokenizer another chat template than that of its model."""
+_FILLED: Final = re.compile(r"\bapply_chat_template\s*\(")
+_ANSWERS: Final = {"<start_of_turn>": "model", "<|turn>": "model"}
+
+
+@rule(
+    "turn-marks-of-another-model",
+    "error",
+    "init",
+    consumers=("unsloth",),
+    reads=("model:*",),
+)
+def turn_marks_of_another_model(run: LintContext) -> Iterator[Finding]:
+    """Answers are looked for behind marks that the model's chat template does not write."""
+    for document in scripts_of(run):
+        calls = calls_of(document.name, document.text)
+        asked = [] if calls is None else [each for each in calls.found if each.name == RESPONSES]
+        if calls is None or len(asked) != 1 or _OTHER_FORM.search(document.text):
+            continue
+        path = _loaded(document, calls)
+        form = None if path is None else _form(str(path.value))
+        if path is not None and form is not None:
+            yield from _strange(document, asked[0], path, form)
+
+
+def _loaded(document: Document, calls: Calls) -> Place | None:
+    """The name of the one published model that a script loads, if it spells it out."""
+    loads = [each for each in calls.found if each.name == "from_pretrained"]
+    given = (each.fields.get("model_name") or next(iter(each.positional), None) for each in loads)
+    nodes = [node for node in given if node is None or "/" in str(node.value)]
+    if len(nodes) != 1 or nodes[0] is None or any(each.package != "unsloth" for each in loads):
+        return None
+    return Place(document, "model_name", nodes[0])
+
+
+def _form(path: str) -> tuple[str, str] | None:
+    told = (form for pattern, *form in _FORMS if re.match(pattern, path, re.IGNORECASE))
+    begin, end = next(told, (None, None))
+    return None if begin is None or end is None else (begin, end)
+
+
+def _strange(
+    document: Document, call: Call, path: Place, form: tuple[str, str]
+) -> Iterator[Finding]:
+    """The finding, unless the script writes the marks itself, beside the call that names them."""
+    begin, end = form
+    node = call.fields.get("response_part")
+    at = None if node is None else Place(document, "response_part", node)
+    strange = [
+        mark
+        for _, mark, _ in _FORMS
+        if at is not None and mark != begin and str(at.value).startswith(mark)
+    ]
+    if at is None or not strange or document.text.count(strange[0]) > _MARKED_TURNS:
+        return
+    is_filled = _FILLED.search(document.text) is not None
+    who = _ANSWERS.get(begin, "assistant")
+    yield Finding(
+        f"{path.value} does not begin its turns with {strange[0]}",
+        (at.label("in no sample"), path.label("", primary=False)),
+        (
+            (
+                "Unsloth masks all that does not follow this mark: all labels are -100, and it "
+                "ends the run with ZeroDivisionError"
+            ),
+            *(() if is_filled else ("data that is text already may bring marks of its own",)),
+        ),
+        f"write response_part={begin}{who}{end} and instruction_part={begin}user{end}",
+        severity=None if is_filled else "warning",
+    )
+
+
+_MARKED_TURNS: Final = 2
+"""The two arguments of the call."""
