@@ -254,3 +254,22 @@ def test_units_that_are_named_leave_the_embedding_of_bert_to_its_own(tmp_path):
     ]
     assert found[0].ok
     assert any("bias" in note for each in found[1].diagnostics for note in each.notes)
+
+
+@pytest.mark.parametrize(
+    ("more", "classes"),
+    [
+        ("engine: fsdp", ("Gemma3DecoderLayer", "SiglipEncoderLayer")),
+        (
+            "pin: {fsdp.version: 2, fsdp.wrap_classes: [Gemma3DecoderLayer]}",
+            ("Gemma3DecoderLayer",),
+        ),
+        ("pin: {fsdp.version: 2, fsdp.wrap: size, fsdp.min_parameters: 100000000}", ()),
+    ],
+)
+def test_layers_are_named_where_the_model_lists_classes_that_it_does_not_have(
+    tmp_path, more, classes
+):
+    found = planned(tmp_path, more, model="gemma-3-4b", sequence=2048)
+    assert found.ok
+    assert found.plan.fsdp.wrap_classes == classes

@@ -217,7 +217,12 @@ _RECOMPUTED: Final[Mapping[Checkpointing, ActivationCheckpointing]] = {
 
 
 def details_of(pins: Mapping[str, Any]) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
-    """Pins of the layout that do not affect its shape, by group: dtypes, bucket sizes."""
+    """Pins of the layout that do not affect its shape, by group: dtypes, bucket sizes.
+
+    Where units are not formed by layer, no classes are named.
+    """
+    if pins.get("fsdp.wrap", "transformer") != "transformer":
+        pins = {"fsdp.wrap_classes": (), **pins}
     changes: dict[str, list[tuple[str, Any]]] = {}
     for path, value in sorted(pins.items()):
         slot = SLOTS[path]
