@@ -6,12 +6,12 @@ A config's keys are the flags; a section's name has no meaning. Flags override t
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tunec.compiler.target import File, Json, Target, in_no_plan
+from tunec.compiler.target import Json
 from tunec.targets.musubi_tuner import data
 from tunec.targets.musubi_tuner.migration import LEAVES
 from tunec.targets.musubi_tuner.packages import PACKAGE, RELEASES, SUPPORTED
 from tunec.targets.musubi_tuner.rows import ROWS
-from tunec.targets.scripts.flag_files import cannot_of, config_and_command
+from tunec.targets.scripts.flag_files import config_and_command, data_file, target_of
 
 _OWN: Final = frozenset(
     {
@@ -42,22 +42,6 @@ def _foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
 
 
 _CONFIG, _COMMAND = config_and_command(PACKAGE, RELEASES, ROWS, _is_config, LEAVES, _foreign)
-_DATA: Final = File(
-    "musubi-tuner dataset.toml",
-    "json",
-    data.ROWS,
-    data.recognise,
-    when=in_no_plan,
-    leaves=data.LEAVES,
-)
-TARGET: Final = Target(
-    name=PACKAGE,
-    package=PACKAGE,
-    supported=SUPPORTED,
-    latest=RELEASES[-1],
-    releases=RELEASES,
-    files=(_COMMAND, _CONFIG, _DATA),
-    cannot=cannot_of(PACKAGE),
-    run_by="simpletuner",
-)
+_DATA: Final = data_file(PACKAGE, data.ROWS, data.recognise, data.LEAVES)
+TARGET: Final = target_of(PACKAGE, SUPPORTED, RELEASES, (_COMMAND, _CONFIG, _DATA))
 """The target for training scripts of kohya-ss/musubi-tuner."""

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from tunec.compiler.consumers.moved_keys import Moved
-from tunec.compiler.target import Cannot, Entry, File, Json, in_no_plan
+from tunec.compiler.releases import Releases
+from tunec.compiler.target import Cannot, Entry, File, Json, Target, in_no_plan
 from tunec.schemas.frozen import replace
 from tunec.targets.read_only import schema_of
 from tunec.targets.scripts.file import own_script
@@ -57,10 +58,32 @@ def _names_config(document: Json) -> bool:
     return isinstance(document, Mapping) and "config_file" in document
 
 
-def cannot_of(package: str) -> dict[str, Cannot]:
-    """Slots that such scripts, which train only denoisers, have no flag for."""
-    return {
-        **training_denoisers(package),
-        "launch.script": own_script(package),
-        "launch.launcher": _ACCELERATE,
-    }
+def data_file(
+    package: str,
+    rows: tuple[Entry, ...],
+    recognise: Callable[[Json], bool],
+    leaves: tuple[Moved, ...],
+) -> File:
+    """The data's own file, which a config or a command names."""
+    name = f"{package} dataset.toml"
+    return File(name, "json", rows, recognise, when=in_no_plan, leaves=leaves)
+
+
+def target_of(
+    package: str, supported: Releases, releases: tuple[str, ...], files: tuple[File, ...]
+) -> Target:
+    """The target of such scripts, which train only denoisers; it is read and never written."""
+    return Target(
+        name=package,
+        package=package,
+        supported=supported,
+        latest=releases[-1],
+        releases=releases,
+        files=files,
+        cannot={
+            **training_denoisers(package),
+            "launch.script": own_script(package),
+            "launch.launcher": _ACCELERATE,
+        },
+        run_by="simpletuner",
+    )

@@ -6,8 +6,8 @@ A config's keys are the flags; a section's name has no meaning. Flags override t
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tunec.compiler.target import File, Json, Target, in_no_plan
-from tunec.targets.scripts.flag_files import cannot_of, config_and_command
+from tunec.compiler.target import Json
+from tunec.targets.scripts.flag_files import config_and_command, data_file, target_of
 from tunec.targets.sd_scripts import data
 from tunec.targets.sd_scripts.migration import DATA_LEAVES, LEAVES
 from tunec.targets.sd_scripts.packages import PACKAGE, RELEASES, SUPPORTED
@@ -47,22 +47,6 @@ def _foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
 
 
 _CONFIG, _COMMAND = config_and_command(PACKAGE, RELEASES, ROWS, _is_config, LEAVES, _foreign)
-_DATA: Final = File(
-    "sd-scripts dataset.toml",
-    "json",
-    data.ROWS,
-    data.recognise,
-    when=in_no_plan,
-    leaves=DATA_LEAVES,
-)
-TARGET: Final = Target(
-    name=PACKAGE,
-    package=PACKAGE,
-    supported=SUPPORTED,
-    latest=RELEASES[-1],
-    releases=RELEASES,
-    files=(_COMMAND, _CONFIG, _DATA),
-    cannot=cannot_of(PACKAGE),
-    run_by="simpletuner",
-)
+_DATA: Final = data_file(PACKAGE, data.ROWS, data.recognise, DATA_LEAVES)
+TARGET: Final = target_of(PACKAGE, SUPPORTED, RELEASES, (_COMMAND, _CONFIG, _DATA))
 """The target for training scripts of kohya-ss/sd-scripts."""

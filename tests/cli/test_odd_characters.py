@@ -1,18 +1,10 @@
 """What a spec says moves no terminal and turns no text around, through whichever door it leaves."""
 
 import pytest
+from tests.small_spec import SPEC
 
 WRITTEN = r"a\e[31m\a\x7f\N\u202e\u2066b\nc"
 ODD = {*map(chr, (*range(9), *range(11, 32), *range(0x7F, 0xA0), 0x202E, 0x2066))}
-SPEC = """\
-tunec: 1
-model: llama-3.2-1b
-method: lora
-data: {train: train.jsonl, samples: 10000, sequence: 1024}
-hardware: a100-80g-x8
-batch: {global: 64}
-train: {epochs: 1}
-"""
 FLEET = "fleet: 1\nspecs: spec.yaml\nclusters: [a100-80g-x8]\ntargets: [huggingface, launch]\n"
 REFUSED = {
     "pin.launch.script": "pin: {launch.script: ODD}",

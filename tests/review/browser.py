@@ -16,6 +16,8 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+import pytest
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 KEYS = {
     "Tab": "\ue004",
@@ -67,6 +69,21 @@ class Browser:
 
     def wait_js(self, source: str, *arguments: Any) -> Any:
         return self.call("POST", "execute/async", {"script": source, "args": list(arguments)})
+
+    def access_faults(self) -> tuple[int, list[Any]]:
+        """How many rules of axe the page meets, and those that it breaks, with where."""
+        axe = pytest.importorskip("axe_core_python", reason="axe-core-python is not installed")
+        source = (Path(axe.__file__).parent / "axe.min.js").read_text("utf-8")
+        self.js("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        self.js(source + "; window.axe = axe;")
+        met, broken = self.wait_js("""
+          const done = arguments[arguments.length - 1];
+          window.axe.run(document, { resultTypes: ['violations'] }).then((result) => done([
+            result.passes.length,
+            result.violations.map((each) => [each.id, each.nodes.slice(0, 3).map((n) => n.html)]),
+          ]));
+        """)
+        return met, broken
 
     def press(self, *keys: str) -> None:
         """Press keys one after the other; `Control+End` holds the first."""

@@ -143,20 +143,10 @@ def test_a_screen_reader_is_told_what_to_write_and_what_came_of_it(chromium):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("fields", [SPECS[0], LACKS], ids=["fits", "lacks"])
 def test_axe_finds_nothing(chromium, scheme, fields):
-    axe = pytest.importorskip("axe_core_python", reason="axe-core-python is not installed")
     chromium.look(390, scheme)
     chromium.js("location.hash = arguments[0]", urlencode(fields))
     settled(chromium)
     assert chromium.js("return document.documentElement.scrollWidth") <= 390
-    chromium.js("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    source = (Path(axe.__file__).parent / "axe.min.js").read_text("utf-8")
-    chromium.js(source + "; window.axe = axe;")
-    found = chromium.wait_js("""
-      const done = arguments[arguments.length - 1];
-      window.axe.run(document, { resultTypes: ['violations'] }).then((result) => done([
-        result.passes.length,
-        result.violations.map((each) => [each.id, each.nodes.slice(0, 3).map((n) => n.html)]),
-      ]));
-    """)
+    found = chromium.access_faults()
     assert found[0] > 10
     assert found[1] == []

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.machines import A100
 from workload_builders import BF16_LORA, LLAMA_32_1B, full, layout, lora, model
 
 from tunec.compiler.analyses.architecture import derive
@@ -10,24 +11,12 @@ from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.segments import Recomputed, recomputed, repeated_share
 from tunec.compiler.analyses.memory.terms.host import moved_activations
 from tunec.compiler.analyses.time.account import step_time
-from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.ir.slots import ActivationCheckpointing
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.catalogue import card
 
 SMALL = model(LLAMA_32_1B)
-MACHINE = Machine(
-    rate=312e12,
-    bandwidth=2e12,
-    link=300e9,
-    network=0,
-    pcie=25e9,
-    host_bandwidth=200e9,
-    nvme_read=0,
-    nvme_write=0,
-    nodes=1,
-    per_node=1,
-)
+MACHINE = A100
 
 
 def walked(layers: int, segment: int, gap: int) -> Recomputed:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.machines import A100
 from workload_builders import (
     BF16_LORA,
     LLAMA_3_8B,
@@ -26,24 +27,13 @@ from tunec.compiler.analyses.time.communication import (
 )
 from tunec.compiler.analyses.time.flops import operations
 from tunec.compiler.analyses.time.kernels import exchanging
-from tunec.compiler.analyses.time.machine import Machine, machine_of, rate_of
+from tunec.compiler.analyses.time.machine import machine_of, rate_of
 from tunec.compiler.analyses.time.update import Moved, moved_of, update
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, device
 
 SMALL, LARGE = model(LLAMA_32_1B), model(LLAMA_3_8B)
-MACHINE = Machine(
-    rate=312e12,
-    bandwidth=2e12,
-    link=300e9,
-    network=0,
-    pcie=25e9,
-    host_bandwidth=200e9,
-    nvme_read=6e9,
-    nvme_write=3e9,
-    nodes=1,
-    per_node=8,
-)
+MACHINE = replace(A100, nvme_read=6e9, nvme_write=3e9, per_node=8)
 DEEPSPEED: dict[str, Any] = {"engine": "deepspeed", "world": 8, **MIXED}
 
 

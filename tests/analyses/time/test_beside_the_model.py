@@ -2,28 +2,16 @@
 
 import pytest
 from stated_runs import architecture_of, workload_of
+from tests.machines import A100
 from workload_builders import ATTENTION, BF16_LORA, LLAMA_3_8B, layout, lora, model
 
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.analyses.time.account import Run, loading, step_time
 from tunec.compiler.analyses.time.compute import compute, product_rate, work_of
 from tunec.compiler.analyses.time.encoders import encoding
-from tunec.compiler.analyses.time.machine import Machine
 from tunec.schemas.frozen import replace
 
-MACHINE = Machine(
-    rate=312e12,
-    bandwidth=2e12,
-    link=300e9,
-    network=0,
-    pcie=25e9,
-    host_bandwidth=200e9,
-    nvme_read=0,
-    nvme_write=0,
-    nodes=1,
-    per_node=2,
-    loaders=4,
-)
+MACHINE = replace(A100, per_node=2, loaders=4)
 ROW = {
     "model": "stable-diffusion-v1-5",
     "method": "lora",
