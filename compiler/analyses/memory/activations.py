@@ -143,6 +143,8 @@ class Pass(Struct, frozen=True):
     """Whether attention is recomputed separately inside its layer, with its input kept."""
     head: Literal["unit", "loss", "host"] = "unit"
     """What gathers a sharded output projection for the loss (`terms.fsdp_ends.head_of`)."""
+    casts_adapters: bool = False
+    """Whether autocast meets adapters as they are stored; FSDP gathers them in its own dtype."""
 
     def split(self, layers: int) -> Recomputed:
         """The division of a number of layers into recomputed and kept ones."""

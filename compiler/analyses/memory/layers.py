@@ -85,18 +85,19 @@ def embedding_saved(
     (torch `csrc/autograd/functions/accumulate_grad.h`, `AccumulateGrad::variable`), be it what the
     first layer reads or not: positions are added, a norm or a dropout follows, or tokens are
     replaced by pictures in a copy (`pictured`). What a norm there reads stays as well, and what is
-    drawn.
+    drawn. Encoder and decoder each embed their own tokens (transformers 5.23 `modeling_utils.py`,
+    `enable_input_require_grads`, which asks every half).
     """
     if not widths.trained and not required:
         return 0
     hidden, drops = model.hidden, drops_embedding(model)
     norms = any(is_embedding_norm(each) for each in model.modules)
     size = hidden * (drops * _MASK + norms * (_FP32 if widths.autocast else widths.held))
-    size *= 2 if widths.crosses else 1
+    halves = 2 if widths.crosses else 1
     changed = (
         pictured or norms or drops or any(is_position_table(model, each) for each in model.modules)
     )
-    return size + (widths.held * hidden if required and changed else 0)
+    return halves * (size + (widths.held * hidden if required and changed else 0))
 
 
 ACTIVATION_TENSORS: Final[dict[Activation, int]] = {
@@ -170,19 +171,30 @@ def final_input_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def encoder_end_saved(
-    model: Architecture, encoder: Stack, widths: Arithmetic, *, adapted: bool
+    model: Architecture, encoder: Stack, widths: Arithmetic, *, adapted: bool, checkpointed: bool
 ) -> float:
     """Bytes per token of the norm after an encoder, and of its result, which decoder layers read.
 
     `adapted`: whether adapters read the result. Products and adapters that cast it keep their own
-    casts.
+    casts; layers that are recomputed keep it as it is, since it is one of their inputs
+    (torch 2.13 `utils/checkpoint.py`, `_checkpoint_without_reentrant_generator`).
     """
-    if not any(map(is_encoder_norm, model.modules)):
-        return 0
     cast = widths.casts or gives_fp32(encoder, widths)
     read = (widths.keeps_inputs and not cast) or (adapted and widths.adapters_share_inputs)
-    dropped = _MASK * encoder.hidden * (model.dropout.states and widths.biased)
-    return norm_saved(encoder, widths) + read * final_input_saved(encoder, widths) + dropped
+    result = read * final_input_saved(encoder, widths)
+    if checkpointed:
+        result = (_FP32 if gives_fp32(encoder, widths) else widths.stream) * encoder.hidden
+    if not any(map(is_encoder_norm, model.modules)):
+        return result * checkpointed
+    return norm_saved(encoder, widths) + result + ending_dropped(model, encoder, widths)
+
+
+def ending_dropped(model: Architecture, stack: Stack, widths: Arithmetic) -> float:
+    """Bytes per token of the mask by which T5 drops what the norm behind its layers gives.
+
+    transformers 5.23 `models/t5/modeling_t5.py`, `T5Stack.forward`, for encoder and decoder.
+    """
+    return _MASK * stack.hidden * (model.dropout.states and widths.biased)
 
 
 def feed_forward_saved(stack: Stack, widths: Arithmetic) -> float:

@@ -15,6 +15,7 @@ from tunec.compiler.analyses.memory.layer_measures import around, beside
 from tunec.compiler.analyses.memory.layers import (
     embedding_saved,
     encoder_end_saved,
+    ending_dropped,
     final_input_saved,
     norm_saved,
     position_biases,
@@ -45,6 +46,7 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     read = widths.trained or run.keeps_inputs
     measured = around(workload.architecture, widths, keys, alone=run.alone)
     ending = norm_saved(last, widths) + read * final_input_saved(last, widths)
+    ending += ending_dropped(workload.architecture, last, widths)
     before = beside(workload.architecture, widths, alone=run.alone)
     norm = tokens * (ending if measured is None else measured) - before
     how = {"checkpointed": run.checkpointed, "padded": run.padded}
@@ -66,7 +68,7 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     ended = _source_waiting(workload, run, widths, before) if before else {}
     waiting |= ended
     if measured is None and widths.crosses:
-        ended = {"encoder's norm": tokens * _encoder_end(workload, widths)}
+        ended = {"encoder's norm": tokens * _encoder_end(workload, run, widths)}
     return replace(
         part,
         kept={**part.kept, "final norm": norm, **waiting, **ended},
@@ -77,11 +79,12 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     )
 
 
-def _encoder_end(workload: Workload, widths: Arithmetic) -> float:
+def _encoder_end(workload: Workload, run: Pass, widths: Arithmetic) -> float:
     """Bytes a token that are kept between an encoder and the decoder that reads it."""
     adapted = bool(workload.adapted) and not workload.adapter.dropout
     encoder = stacks_of(workload.architecture, "text")[0]
-    return encoder_end_saved(workload.architecture, encoder, widths, adapted=adapted)
+    how = {"adapted": adapted, "checkpointed": run.checkpointed}
+    return encoder_end_saved(workload.architecture, encoder, widths, **how)
 
 
 def _source_waiting(workload: Workload, run: Pass, widths: Arithmetic, before: float) -> Sizes:

@@ -10,6 +10,7 @@ from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.lora import merged, packed_before
 from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
+from tunec.compiler.analyses.memory.terms.casts import evaluation_casts, head_cast
 from tunec.compiler.analyses.memory.terms.fsdp import whole_in_passing
 from tunec.compiler.analyses.memory.terms.fsdp_units import Whole, units_of
 from tunec.compiler.analyses.memory.terms.gathering import fetched, gathered
@@ -28,8 +29,6 @@ from tunec.compiler.analyses.memory.terms.passes import (
     adapting,
     embedded,
     evaluated,
-    evaluation_casts,
-    head_cast,
     losing,
     main_part,
     sequences_of,
@@ -123,13 +122,13 @@ def _casting_nothing(workload: Workload, run: Pass) -> Pass:
     """
     if not (workload.adapted and run.states.autocast):
         return run
-    return replace(run, states=replace(run.states, autocast=False))
+    return replace(run, states=replace(run.states, autocast=False), casts_adapters=False)
 
 
 def _copies(workload: Workload, run: Pass) -> tuple[Sizes, Sizes]:
     """Weight copies that autocast keeps in generation, and the output projection's copy."""
     widths, counts = arithmetic(workload, run.states, main_part(workload)), count(workload)
-    return evaluation_casts(counts, widths), head_cast(counts, widths)
+    return evaluation_casts(counts, widths, run), head_cast(counts, widths)
 
 
 def _of_layer(workload: Workload, run: Pass) -> int:

@@ -9,7 +9,7 @@ from tunec.compiler.analyses.memory.activations import (
     Pass,
 )
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
-from tunec.compiler.analyses.memory.counts import Counts, count
+from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.diffusion import denoiser_activations
 from tunec.compiler.analyses.memory.layers import gives_fp32
 from tunec.compiler.analyses.memory.lora import (
@@ -21,6 +21,11 @@ from tunec.compiler.analyses.memory.lora import (
 from tunec.compiler.analyses.memory.loss import ON_HOST, LossBytes, judged_tokens, loss_bytes
 from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.sharding import PARAMETERS
+from tunec.compiler.analyses.memory.terms.casts import (
+    backward_casts,
+    evaluation_casts,
+    forward_casts,
+)
 from tunec.compiler.analyses.memory.terms.fsdp_ends import head_of
 from tunec.compiler.analyses.memory.terms.fsdp_units import (
     computed_states,
@@ -43,41 +48,6 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Part
 from tunec.schemas.models.layer_measures import ALONE
 from tunec.schemas.terms import STEPS_IN_BACKWARD
-
-
-def forward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, head: bool) -> Sizes:
-    """Copies alive at the end of a forward pass.
-
-    Autocast caches the copy of a weight that gets gradients until the context ends (torch
-    `aten/src/ATen/autocast_mode.cpp`, `cached_cast`); a frozen weight's copy is kept by each
-    product whose input needs a gradient, which checkpointing undoes for all but the head. `head`:
-    whether the output projection is one product; a loss in pieces casts it for itself.
-    """
-    if not widths.casts:
-        return {}
-    frozen = counts.output_frozen if checkpointed else counts.multiplied_frozen
-    every = counts.multiplied + frozen - (0 if head else counts.output)
-    return {"autocast weight copies": float(widths.compute * every)}
-
-
-def evaluation_casts(counts: Counts, widths: Arithmetic) -> Sizes:
-    """Copies of trained weights, which are alive at the end of a pass that keeps nothing."""
-    return {"autocast weight copies": float(widths.compute * counts.multiplied * widths.casts)}
-
-
-def head_cast(counts: Counts, widths: Arithmetic) -> Sizes:
-    """The temporary copy of a frozen output projection; a trained one has none."""
-    return {"output projection cast": float(widths.compute * counts.output_frozen * widths.casts)}
-
-
-def backward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, head: bool) -> Sizes:
-    """Copies that the graph keeps when the backward pass starts; with checkpointing, the head's."""
-    if not widths.casts:
-        return {}
-    if checkpointed:
-        return {"autocast weight copies": float(widths.compute * counts.output * head)}
-    whole = counts.multiplied + counts.multiplied_frozen - (0 if head else counts.output)
-    return {"autocast weight copies": float(widths.compute * whole)}
 
 
 def kept_logits(workload: Workload, widths: Arithmetic, ranks: int) -> Sizes:
@@ -128,6 +98,7 @@ def pass_of(
         alone=alone and _is_less_alone(workload.architecture),
         nested=fsdp.checkpointing and workload.architecture.family in NESTED_ATTENTION,
         head=head_of(workload, fsdp),
+        casts_adapters=layout.states.autocast and not fsdp.version,
     )
 
 
@@ -275,8 +246,8 @@ def _of_copies(workload: Workload, run: Pass) -> Iterator[Term]:
     checkpointed = run.checkpointed and not run.gap
     counts, head = count(workload), workload.loss == "full"
     merged = _merged(workload, widths, checkpointed=checkpointed)
-    forward = forward_casts(counts, widths, checkpointed=checkpointed, head=head)
-    backward = backward_casts(counts, widths, checkpointed=checkpointed, head=head)
+    forward = forward_casts(counts, widths, run, checkpointed=checkpointed, head=head)
+    backward = backward_casts(counts, widths, run, checkpointed=checkpointed, head=head)
     left = left_copies(workload, run)
     yield from lasting({**forward, **merged}, At.FORWARDED, At.REFERENCE_LOSS)
     yield from lasting({**backward, **merged}, At.LOSS_BACKWARD, At.HEAD)
@@ -307,7 +278,7 @@ def left_copies(workload: Workload, run: Pass) -> Sizes:
     if run.checkpointed:
         return merged
     counts = count(workload)
-    return {**backward_casts(counts, widths, checkpointed=checkpointed, head=head), **merged}
+    return {**backward_casts(counts, widths, run, checkpointed=checkpointed, head=head), **merged}
 
 
 def _merged(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Sizes:
@@ -330,7 +301,8 @@ def _of_evaluation(workload: Workload, run: Pass) -> Iterator[Term]:
     sizes = {**highest, **kept_logits(workload, widths, run.gathered)}
     number = sequences_of(workload)
     yield from of_samples(sizes, At.EVALUATION, At.EVALUATION, number)
-    yield from lasting(evaluation_casts(count(workload), widths), At.EVALUATION, At.EVALUATION)
+    casts = evaluation_casts(count(workload), widths, run)
+    yield from lasting(casts, At.EVALUATION, At.EVALUATION)
 
 
 def adapting(workload: Workload, run: Pass) -> Sizes:
