@@ -68,7 +68,9 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
     paths = {half.layers.path: half.first for half in halves}
     places = {place: half.positions for half in halves for place in half.places()}
     source = max(places.values())
-    found = measures(Subject(measured, paths, head, eager, active, source=source), places)
+    longest = _context(model, halves)
+    asked = Subject(measured, paths, head, eager, active, source=source, longest=longest)
+    found = measures(asked, places)
     embedding = model.get_input_embeddings()
     return Architecture(
         family=str(config["model_type"]),
@@ -80,7 +82,7 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
         ),
         hidden=text.hidden_size,
         vocab=output.weight.shape[0],
-        context=_context(model, halves),
+        context=longest,
         tied=output.weight is embedding.weight,
         logit_softcap=any(getattr(text, name, None) for name in _CAPS),
         head=head,

@@ -57,6 +57,8 @@ class Lengths(Struct, frozen=True):
     unaligned: tuple[int, ...]
     share: int = 1
     """The divisor of all lengths."""
+    brief: bool = False
+    """Whether one of them is a length of the short samples that a class is made for."""
 
     @property
     def all(self) -> tuple[int, ...]:
@@ -74,6 +76,17 @@ class Lengths(Struct, frozen=True):
         first = free(_ALIGNED // share, step)
         aligned = first, free(first + 2 * step, step)
         return cls(aligned, tuple(free(at // share, 2) for at in _UNALIGNED), share)
+
+    def within(self, longest: int, model: torch.nn.Module, active: int) -> Self:
+        """These lengths, with one that a class takes whose longest sequence is before the first.
+
+        What a sample has beside its text, as DeBERTa's layers have copies of a table of relative
+        positions, is much of a short sample and little of a long one.
+        """
+        if longest >= self.aligned[0]:
+            return self
+        short = _free(model, active)(longest // 2 + 1, 2)
+        return replace(self, unaligned=(*self.unaligned, short), brief=True)
 
     def with_more(self, model: torch.nn.Module, active: int) -> Self:
         """These lengths with one more aligned and two more unaligned ones."""
@@ -110,7 +123,7 @@ def fitted(
     """
     first, second = lengths.aligned[:2]
     line = _line(sizes, first, second)
-    beside = [_beside(sizes)] if source else []
+    beside = [_beside(sizes), _beside(sizes, keys=True)] if source else []
     chunked = (_filled(sizes, lengths, line, chunk) for chunk in _CHUNKS)
     lower, upper = _line(sizes, *sorted(sizes)[:2]), _line(sizes, *sorted(sizes)[-2:])
     stated = (_with_state(sizes, lengths, chunk) for chunk in _CHUNKS if len(sizes) > _UNKNOWN)
@@ -136,11 +149,11 @@ def _line(sizes: Mapping[int, float], first: int, second: int) -> Curve:
     return Curve(sizes[second] - key * second, key)
 
 
-def _beside(sizes: Mapping[int, float]) -> Curve:
-    """The curve with a coefficient per token and one per sample."""
-    rows = [(1, 1 / length) for length in sizes]
-    token, sample = _least_squares(rows, [*sizes.values()])
-    return Curve(token, sample=sample)
+def _beside(sizes: Mapping[int, float], *, keys: bool = False) -> Curve:
+    """The curve with a coefficient per token, one per sample and, if asked, one per key."""
+    rows = [(1, 1 / length, *((length,) * keys)) for length in sizes]
+    token, sample, *key = _least_squares(rows, [*sizes.values()])
+    return Curve(token, sum(key), sample=sample)
 
 
 def _filled(sizes: Mapping[int, float], lengths: Lengths, aligned: Curve, chunk: int) -> Curve:

@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from msgspec import Struct
@@ -29,6 +29,7 @@ from tunec.compiler.tracing.live.step import (
     first_tensor,
     pattern,
 )
+from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.recording import Event, Storage
 from tunec.schemas.frozen import replace
 
@@ -81,6 +82,10 @@ class Sizes(Struct, frozen=True):
         )
 
 
+Streams = Mapping[int, Storage]
+"""What each block is given, by the block's place."""
+
+
 class Work(Struct, frozen=True):
     """What all passes share."""
 
@@ -107,9 +112,8 @@ def pass_of(work: Work, way: Way, grid: Grid, samples: int) -> Sizes:
     given = Given(model.config, grid, samples, dtype, patch_of(model.config, work.traits))
     rows = _watch_rows(model, samples)
     again = _run(deepcopy(model), given, work, way, recomputed=True) if work.recomputes else None
-    events, middle = _run(model, given, work, way, recomputed=False)
-    again = again or (events, middle)
-    return _read(events, middle, again, work.order, shapes).of_one(samples, rows)
+    once = _run(model, given, work, way, recomputed=False)
+    return _read(once, again or once, work.order, shapes).of_one(samples, rows)
 
 
 def _freeze(model: torch.nn.Module, reduced: Reduced, apart: frozenset[str]) -> None:
@@ -120,10 +124,32 @@ def _freeze(model: torch.nn.Module, reduced: Reduced, apart: frozenset[str]) -> 
 
 def _wanting(_: Any, args: Any, kwargs: Any) -> None:
     """Let gradients pass the stream, as adapters before it make them."""
-    tensors = (each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor))
-    stream = next((each for each in tensors if each.is_floating_point() and each.dim() > 2), None)
+    stream = _stream(args, kwargs)
     if stream is not None and not stream.requires_grad:
         stream.requires_grad_(requires_grad=True)
+
+
+def _stream(args: Any, kwargs: Any) -> torch.Tensor | None:
+    """The tokens among what a block is given."""
+    tensors = (each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor))
+    return next((each for each in tensors if each.is_floating_point() and each.dim() > 2), None)
+
+
+def _watch_streams(model: torch.nn.Module, order: Sequence[str], storages: Storages) -> Streams:
+    """The storage of the stream that each block is given, as soon as it runs."""
+    found: dict[int, Storage] = {}
+
+    def watch(at: int) -> Callable[..., None]:
+        def seen(_: Any, args: Any, kwargs: Any) -> None:
+            stream = _stream(args, kwargs)
+            if stream is not None:
+                found[at] = storages.alive[stream.untyped_storage()._cdata]  # noqa: SLF001
+
+        return seen
+
+    for at, name in enumerate(order):
+        model.get_submodule(name).register_forward_pre_hook(watch(at), with_kwargs=True)
+    return found
 
 
 def _watch_rows(model: torch.nn.Module, samples: int) -> dict[str, int]:
@@ -145,15 +171,23 @@ def _watch_rows(model: torch.nn.Module, samples: int) -> dict[str, int]:
     return rows
 
 
-def _run(
-    model: Any, given: Given, work: Work, way: Way, *, recomputed: bool
-) -> tuple[list[Event], int]:
+class _Events(NamedTuple):
+    """A forward pass, and the backward pass behind it."""
+
+    every: Sequence[Event]
+    middle: int
+    """How many are of the forward pass."""
+    streams: Streams
+
+
+def _run(model: Any, given: Given, work: Work, way: Way, *, recomputed: bool) -> _Events:
     """Forward and backward; recomputed, the forward pass alone."""
     if recomputed:
         model.enable_gradient_checkpointing()
     batch = inputs(model, given)
     recording = recorded(model, batch, autocast=way.autocast)
     with answered(given, work.traits), recording as (storages, casts):
+        streams = _watch_streams(model, work.order, storages)
         storages.begin("forward")
         with casts:
             answer = first_tensor(model(**batch))
@@ -165,16 +199,13 @@ def _run(
             with casts:
                 backward(loss)
         events = list(storages.recording.events)
-    return events, middle
+    return _Events(events, middle, streams)
 
 
 def _read(
-    events: Sequence[Event],
-    middle: int,
-    again: tuple[Sequence[Event], int],
-    order: Sequence[str],
-    shapes: frozenset[tuple[int, ...]],
+    once: _Events, again: _Events, order: Sequence[str], shapes: frozenset[tuple[int, ...]]
 ) -> Sizes:
+    events, middle = once.every, once.middle
     index = _indices(order)
     counts = {event.storage: is_counted(event.storage, shapes) for event in events}
     saved, around = _kept(events[:middle], index, shapes)
@@ -186,8 +217,24 @@ def _read(
         at = index(storage)
         if at is not None and COMPARES.search(storage.operation) and len(storage.shape) == 4:
             compared[at] = max(compared.get(at, 0), *storage.shape[1:3])
-    inputs, _ = _kept(again[0][: again[1]], index, shapes)
+    inputs = _inputs(again, index, shapes)
     return Sizes(saved, working, forward, inputs, around, compared)
+
+
+def _inputs(
+    again: _Events, index: Callable[[Storage], int | None], shapes: frozenset[tuple[int, ...]]
+) -> dict[int, int]:
+    """Bytes that are kept for each block that is recomputed: what it hands on, or its own stream.
+
+    The last block of a list hands on nothing that is kept if the model joins its result with
+    another's (diffusers 0.42 `transformer_z_image.py`, `forward`: `noise_refiner`).
+    """
+    events = again.every[: again.middle]
+    inputs, _ = _kept(events, index, shapes)
+    sizes = dict(alive(events))
+    handing = {index(each) for each in sizes}
+    given = {at: sizes.get(each, 0) for at, each in again.streams.items() if at not in handing}
+    return {**inputs, **given}
 
 
 def _kept(

@@ -70,6 +70,8 @@ def measures(subject: Subject, places: Mapping[int, int]) -> Measures:
     """
     subject = replace(subject, asks=asks_of(subject, _FEW[0]))
     lengths = Lengths.beside(subject.model, subject.active, short=_steps(subject))
+    if subject.longest and not subject.source:
+        lengths = lengths.within(subject.longest, subject.model, subject.active)
     for more in (Lengths.with_more, Lengths.with_many):
         with suppress(NoCurve):
             return _at_lengths(subject, places, lengths)
@@ -79,7 +81,7 @@ def measures(subject: Subject, places: Mapping[int, int]) -> Measures:
 
 def _at_lengths(subject: Subject, places: Mapping[int, int], lengths: Lengths) -> Measures:
     layers: list[list[Measured]] = [[] for _ in places]
-    source = bool(subject.source)
+    source = bool(subject.source) or lengths.brief
     around: list[Measured] = []
     whole, mixed = (run(subject, way, lengths.aligned[0]) for way in WAYS[:2])
     if whole.handed and subject.model.config.is_encoder_decoder:

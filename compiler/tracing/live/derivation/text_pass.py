@@ -103,6 +103,8 @@ class Subject(Struct, frozen=True):
     """Names of the inputs per token that its class needs besides the tokens."""
     source: int = 0
     """Positions of its encoder's input, if that is not text."""
+    longest: int = 0
+    """Tokens of the longest sequence that the class is made for; 0: unknown."""
 
 
 class DoesNotRun(Untraceable):
@@ -145,6 +147,10 @@ def _pass(subject: Subject, asked: Way, length: int, samples: int) -> Pass:
             if is_plain_linear(module) and name.startswith(tuple(subject.paths))
         )
         quantize(model, list(inside), NF4)
+    if not asked.trained:
+        for name, module in model.named_modules():
+            if isinstance(module, torch.nn.Linear) and name.startswith(tuple(subject.paths)):
+                module.register_forward_hook(adding_gradients)
     watches = Watches(model, subject.paths, samples * length, samples * subject.source)
     batch = _batch(subject, model, asked, torch.zeros(samples, length, dtype=torch.long))
     with recorded(model, batch, autocast=asked.autocast) as (storages, casts):
@@ -185,6 +191,17 @@ def _embeddings(model: Any) -> list[torch.nn.Module]:
 def wanting_gradients(_: Any, __: Any, output: torch.Tensor) -> None:
     """Let gradients flow through the stream, as adapters before it would."""
     output.requires_grad_(requires_grad=True)
+
+
+def adding_gradients(_: Any, __: Any, output: torch.Tensor) -> torch.Tensor | None:
+    """Let gradients flow through what a product gives, as an adapter on it would.
+
+    DeBERTa's layers project a table of relative positions, which no stream passes (transformers
+    5.23 `modeling_deberta_v2.py`, `disentangled_attention_bias`).
+    """
+    if output.requires_grad or not torch.is_grad_enabled():
+        return None
+    return output + output.new_zeros((), requires_grad=True)
 
 
 @contextmanager
