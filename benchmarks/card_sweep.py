@@ -26,12 +26,14 @@ import yaml
 ROWS: Final = Path(__file__).with_suffix(".jsonl")
 HEADS: Final = {
     "sequence-to-sequence": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
+    "speech": "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
     "encoder": "MODEL_FOR_MASKED_LM_MAPPING",
     "vision-language": "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
     "causal": "MODEL_FOR_CAUSAL_LM_MAPPING",
 }
 """The tables of transformers' `models/auto/modeling_auto.py` in which a config class is looked up,
-by what its head is called here. The first that has it counts: an encoder has a causal head too."""
+by what its head is called here. The first that has it counts: an encoder has a causal head too, as
+has Whisper's decoder alone."""
 FILLED: Final = Path(__file__).with_name("card_sweep_filled.yaml")
 """Keys that are missing from a class's defaults or do not fit together, as in config.json files."""
 Row = Mapping[str, Any]

@@ -15,8 +15,8 @@ _ROWS: Final = ROOT / "benchmarks" / "card_sweep.jsonl"
 _INTRODUCTION: Final = """\
 A model of a family that no rule of tunec derives is planned by a card, which `tunec card` reads off
 the class that transformers builds of its config. Here it was tried with the default config of
-configuration classes that have a head for causal, vision-language, sequence-to-sequence or masked
-language modelling: the class is built without weights, and its passes are run and measured.
+configuration classes that have a head for causal, vision-language, sequence-to-sequence, speech or
+masked language modelling: the class is built without weights, and its passes are run and measured.
 `just card-sweep` tries anew. Defaults are often placeholders that do not fit together, which a real
 `config.json` fills: `benchmarks/card_sweep_filled.yaml` has what such files say, with whose they
 are. What cannot be built from others says nothing of real models of the family. Classes with a
