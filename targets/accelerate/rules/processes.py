@@ -57,7 +57,7 @@ def machines_without_address(run: LintContext) -> Iterator[Finding]:
         if document.value("main_process_ip") is None:
             yield Finding(
                 f"{machines[0]} machines need main_process_ip",
-                (machines[1].label("they meet at None"), kind.label("", primary=False)),
+                (machines[1].label("the rendezvous address is None"), kind.label("", primary=False)),
                 ("the address can also be given on the command line",),
                 "write main_process_ip and main_process_port",
                 severity="warning",
@@ -80,7 +80,7 @@ def _by_flags(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             f"{machines.value} machines and no --main_process_ip",
-            (machines.label("they meet at None"),),
+            (machines.label("the rendezvous address is None"),),
             ("accelerate's default config file may set it; it is not read here",),
             "write --main_process_ip and --main_process_port",
             severity="warning",
@@ -98,7 +98,7 @@ def _of_itself(document: Document, machines: Place) -> Iterator[Finding]:
             yield Finding(
                 f"{machines.value} machines that meet at {place.path} {place.value}",
                 (place.label("different on every machine"), machines.label("", primary=False)),
-                ("each machine waits at itself until the rendezvous times out",),
+                ("each machine waits at its own address until the rendezvous times out",),
                 "write the address and port of the first machine",
                 consequence="hang",
             )

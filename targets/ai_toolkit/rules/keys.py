@@ -79,7 +79,7 @@ def rate_replaced_by_ai_toolkit(run: LintContext) -> Iterator[Finding]:
         if rate is not None and is_low and word.startswith(("prodigy", "dadaptation")):
             yield Finding(
                 f"a learning rate of {low} is not used: {word} takes 1",
-                (rate.label("replaced by 1.0"), *also(optimizer, "finds the rate")),
+                (rate.label("replaced by 1.0"), *also(optimizer, "finds the rate itself")),
                 ("a rate below 0.1 is taken for a mistake, without a message",),
                 "write lr: 1.0",
             )

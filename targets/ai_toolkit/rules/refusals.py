@@ -76,13 +76,13 @@ _TOGETHER: Final = (
     _refused(
         "model.arch=qwen_image_edit|boogu_image_edit",
         ("train.unload_text_encoder=true",),
-        "unload_text_encoder is refused for {0.value}, which encodes pictures with the text",
+        "unload_text_encoder is refused for {0.value}, which encodes images with the text",
         "remove unload_text_encoder",
     ),
     _refused(
         "model",
         ("no model.name_or_path?",),
-        "no name_or_path says which model is trained",
+        "name_or_path, the model to train, is missing",
         "write name_or_path",
     ),
 )
@@ -159,7 +159,7 @@ _OF_TRAINING: Final = (
     _refused(
         "train.content_or_style!=balanced|style|content",
         (),
-        "content_or_style {0.value} is none of its words",
+        "content_or_style cannot be {0.value}",
         "write balanced, style or content",
         "ValueError at the first step",
     ),
@@ -285,7 +285,7 @@ def _set(document: Document, at: str) -> Iterator[Finding]:
     is_own = document.get(f"{at}.clip_image_path") is None
     if control is not None and adapter is not None and adapter.value == "ip_adapter" and is_own:
         yield Finding(
-            "pictures for an IP adapter are named by clip_image_path",
+            "images for an IP adapter are named by clip_image_path",
             (control.label("refused"), *also(adapter, "the adapter")),
             ("ValueError: IPAdapter control image is now 'clip_image_path'",),
             "rename control_path to clip_image_path",

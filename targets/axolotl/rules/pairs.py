@@ -53,11 +53,11 @@ _BESIDE_RESTARTS: Final = (
 """Settings refused beside ReLoRA: axolotl 0.8.1 to 0.11.0 `check_relora`. There `relora_steps`
 turns ReLoRA on, from 0.12 `relora`."""
 _FROM_ONE: Final = "each follows from the other"
-_NOT_SHARDED: Final = "its trainer does not shard quantised weights by FSDP2"
+_NOT_SHARDED: Final = "its trainer does not support quantised weights under FSDP2"
 _FIRST: Final = "only the first process has quantised weights then"
-_RING: Final = "the ring packs one row"
+_RING: Final = "ring attention packs a single row"
 _EXPERTS: Final = "plugins~kernels"
-_ONE_BACKEND: Final = "experts have one backend"
+_ONE_BACKEND: Final = "experts use a single backend"
 _STRIDED: Final = "rl=ebft & ebft.mode=strided"
 
 _PAIRS: Final = (
@@ -65,15 +65,15 @@ _PAIRS: Final = (
         "",
         ("sample_packing", "rl", "packing does not work with preference methods"),
         ("eval_sample_packing", "rl=kto", "packing does not work with preference methods"),
-        ("batch_flattening=true", "sample_packing", "both do the same"),
+        ("batch_flattening=true", "sample_packing", "both flatten batches"),
         ("warmup_ratio", "warmup_steps", _FROM_ONE),
         ("warmup_ratio", "rl=simpo", "its trainer takes warmup_steps only"),
         ("save_steps", "saves_per_epoch", _FROM_ONE),
         ("eval_steps", "evals_per_epoch", _FROM_ONE),
-        ("test_datasets", "val_set_size", "the second takes from the training data"),
+        ("test_datasets", "val_set_size", "the second splits the training data"),
         ("include_tokens_per_second", "pretraining_dataset", "a stream cannot be counted"),
         ("batch_size", "gradient_accumulation_steps", _FROM_ONE),
-        ("gpu_memory_limit", "max_memory", "the second says it for each device"),
+        ("gpu_memory_limit", "max_memory", "the second sets it for each device"),
         ("noisy_embedding_alpha", "neftune_noise_alpha", "the second is its new name"),
         ("loraplus_lr_ratio", "lr_groups", "both make groups of parameters"),
         ("flash_attn_fuse_mlp", "adapter", _FUSED),
@@ -84,16 +84,16 @@ _PAIRS: Final = (
         ("fsdp", "relora", _RESET),
         ("fsdp_config", "relora", _RESET),
         ("lr_scheduler=one_cycle", "relora", "restarts have their own schedule"),
-        ("unfrozen_parameters", "adapter & peft_layers_to_transform", "both choose layers"),
+        ("unfrozen_parameters", "adapter & peft_layers_to_transform", "both select layers"),
         (
             "flash_optimum & bf16|fp16",
             "flash_optimum",
-            "BetterTransformer takes no mixed precision",
+            "BetterTransformer does not support mixed precision",
         ),
-        ("gradient_checkpointing", "base_model~mpt", "MPT cannot recompute"),
-        ("fsdp", "base_model~falcon", "Falcon is not sharded by FSDP"),
+        ("gradient_checkpointing", "base_model~mpt", "MPT does not support it"),
+        ("fsdp", "base_model~falcon", "FSDP cannot shard Falcon"),
         ("micro_batch_size>1 & sample_packing", "sequence_parallel_degree>1", _RING),
-        ("optimizer=muon", "deepspeed", "Muon needs whole matrices"),
+        ("optimizer=muon", "deepspeed", "Muon needs unsharded matrices"),
         (
             "fsdp & no fsdp_config.use_orig_params|fsdp_config.fsdp_use_orig_params=true",
             "fsdp_config & plugins~spectrum",
@@ -102,27 +102,29 @@ _PAIRS: Final = (
         (
             "optimizer~8bit & no fsdp_version=2 & no fsdp_config.fsdp_version=2",
             "fsdp_config.offload_params=true",
-            "states of 8 bits are on the device",
+            "8-bit states stay on the device",
         ),
     ),
     *pairs(
         "axolotl>=0.10",
-        ("load_in_4bit", "qat", "quantised weights are not trained"),
-        ("load_in_8bit", "qat", "quantised weights are not trained"),
-        ("peft", "qat", "weights below an adapter are not trained"),
+        ("load_in_4bit", "qat", "quantised weights cannot be trained"),
+        ("load_in_8bit", "qat", "quantised weights cannot be trained"),
+        ("peft", "qat", "weights under an adapter are not trained"),
         (f"liger_swiglu & {_LIGER}", "liger_glu_activation", "the second is its new name"),
     ),
     *pairs(
         "axolotl>=0.10,<0.16",
-        *((each, "rl", "the kernels were for the trainer of samples") for each in KERNELS),
+        *((each, "rl", "the kernels only supported the SFT trainer") for each in KERNELS),
     ),
-    *pairs("axolotl>=0.10,<0.17", ("s2_attention", "sample_packing", "it sees no ends of samples")),
+    *pairs(
+        "axolotl>=0.10,<0.17", ("s2_attention", "sample_packing", "it ignores the ends of samples")
+    ),
     *pairs(
         "axolotl>=0.13",
         (
             "trl.use_liger_loss & rl=grpo",
             "context_parallel_size>1",
-            "Liger's loss takes whole answers",
+            "Liger's loss needs whole answers",
         ),
     ),
     *pairs("axolotl<0.12", *((a, "relora_steps", b) for a, b in _BESIDE_RESTARTS)),
@@ -147,25 +149,30 @@ _PAIRS: Final = (
         (
             f"liger_fused_linear_cross_entropy & {_LIGER}",
             "tensor_parallel_size>1",
-            "the loss wants the whole vocabulary",
+            "the loss needs the whole vocabulary",
         ),
     ),
     *pairs(
-        "axolotl>=0.12,<0.16", *((each, "peft_use_dora", "they had no DoRA") for each in KERNELS)
+        "axolotl>=0.12,<0.16",
+        *((each, "peft_use_dora", "the kernels did not support DoRA") for each in KERNELS),
     ),
     *pairs("axolotl<0.13", ("torch_compile", "deepspeed", "it is requested in the DeepSpeed file")),
     *pairs(
         "axolotl>=0.13",
         ("val_set_size", "pretraining_dataset", "a stream cannot be split"),
         ("val_set_size", "streaming", "a stream cannot be split"),
-        ("dataset_exact_deduplication", "streaming", "a stream is not compared"),
-        ("dataset_exact_deduplication", "pretraining_dataset", "a stream is not compared"),
+        ("dataset_exact_deduplication", "streaming", "samples of a stream cannot be compared"),
+        (
+            "dataset_exact_deduplication",
+            "pretraining_dataset",
+            "samples of a stream cannot be compared",
+        ),
         (
             "pretrain_multipack_buffer_size",
             "streaming_multipack_buffer_size",
             "the second is its new name",
         ),
-        ("trl.multi_objective_aggregation=sum_then_normalize", "rl=gdpo", "that sum is GRPO's"),
+        ("trl.multi_objective_aggregation=sum_then_normalize", "rl=gdpo", "only GRPO has that sum"),
         *(
             (each, "tokenizer_use_mistral_common", "its tokenizer cannot be changed")
             for each in _MISTRAL
@@ -174,7 +181,7 @@ _PAIRS: Final = (
     ),
     *pairs(
         "axolotl>=0.15",
-        ("lora_dropout", "lora_target_parameters", "PEFT wraps parameters without dropout"),
+        ("lora_dropout", "lora_target_parameters", "PEFT supports no dropout for parameters"),
         ("lora_target_linear", "quantize_moe_experts", "experts are no linear layers"),
         *((each, "trust_remote_code", "the kernels patch known classes") for each in KERNELS),
         (f"use_sonicmoe & {_EXPERTS}", "use_scattermoe", _ONE_BACKEND),
@@ -190,12 +197,12 @@ _PAIRS: Final = (
         (
             "torch_compile=true & gradient_checkpointing",
             _STRIDED,
-            "masks made again differ from those that were compiled",
+            "recomputed masks differ from the compiled ones",
         ),
         (
             "activation_offloading=true & attn_implementation=flex_attention|flex",
             _STRIDED,
-            "the offloader takes the place of recomputation",
+            "offloading replaces recomputation",
         ),
     ),
     *pairs(
@@ -204,27 +211,27 @@ _PAIRS: Final = (
     ),
     *pairs(
         "axolotl>=0.17",
-        ("use_onebitllms", "adapter", "weights of 1.58 bits are trained in full"),
-        ("optimizer=q_galore_adamw8bit", "deepspeed", "it needs whole gradients"),
-        ("optimizer=q_galore_adamw8bit", "adapter", "it projects gradients of full weights"),
+        ("use_onebitllms", "adapter", "1.58-bit weights are trained in full"),
+        ("optimizer=q_galore_adamw8bit", "deepspeed", "it needs unsharded gradients"),
+        ("optimizer=q_galore_adamw8bit", "adapter", "it projects the gradients of full weights"),
         (
             "gemma4_hybrid_attn_impl & attn_implementation!=flash_attention_2",
             "attn_implementation",
-            "windows run by FlashAttention",
+            "sliding windows use FlashAttention",
         ),
-        *((each, "attn_implementation", "the second is its new form") for each in _SWITCHES),
+        *((each, "attn_implementation", "the second replaces it") for each in _SWITCHES),
     ),
     *pairs(
         "axolotl>=0.18",
         (
             "selective_checkpointing",
             "gradient_checkpointing_kwargs.use_reentrant",
-            "only the other kind asks what to keep",
+            "only the non-reentrant kind selects what to keep",
         ),
         (
             "selective_checkpointing & activation_offloading!=hidden_states",
             "activation_offloading",
-            "the offloader takes the place of recomputation",
+            "offloading replaces recomputation",
         ),
         (
             "unfrozen_parameters & activation_offloading=hidden_states",
@@ -236,7 +243,11 @@ _PAIRS: Final = (
             for each in ("scattermoe", "sonicmoe")
         ),
         *(
-            (f"{each}=true & {_EXPERTS}", "nvfp4_merge_aware=true", "they pass the adapter by")
+            (
+                f"{each}=true & {_EXPERTS}",
+                "nvfp4_merge_aware=true",
+                "the kernels bypass the adapter",
+            )
             for each in KERNELS
         ),
         (
@@ -250,20 +261,20 @@ _PAIRS: Final = (
         (
             "qat.activation_dtype!=int8",
             "qat.weight_dtype=ternary",
-            "ternary weights are multiplied with int8 alone",
+            "ternary weights only support int8 activations",
         ),
-        ("ple_cpu_offload", "fsdp_config", "both place the parameters"),
-        ("ple_cpu_offload", "deepspeed", "both place the parameters"),
+        ("ple_cpu_offload", "fsdp_config", "both decide where parameters are"),
+        ("ple_cpu_offload", "deepspeed", "both decide where parameters are"),
         ("fsdp_config.cpu_ram_efficient_loading & fsdp_version=2", "load_in_4bit", _FIRST),
-        ("optimizer=polora", "deepspeed", "it needs whole factors"),
-        ("optimizer=polora", "tensor_parallel_size>1", "it needs whole factors"),
+        ("optimizer=polora", "deepspeed", "it needs unsharded factors"),
+        ("optimizer=polora", "tensor_parallel_size>1", "it needs unsharded factors"),
         ("relora_steps", "optimizer=polora", "its momentum would outlive each merge"),
         ("dpo_use_liger_kernel", "rl=ipo", _NO_IPO),
         ("dpo_use_liger_kernel", "dpo_loss_type~['ipo'", _NO_IPO),
         (
             "fp8_enable_fsdp_float8_all_gather",
             "fp8_config.recipe=rowwise",
-            "gathered weights have one scale",
+            "gathered weights have a single scale",
         ),
         *((each, "optimizer=polora", _UNTRAINED) for each in _BESIDE_FACTORS),
         *((each, "optimizer=polora", _OWN_RATES) for each in _RATES),
@@ -341,7 +352,7 @@ def _packed_streams(run: LintContext, document: Document) -> Iterator[Finding]:
     named = document.value("datasets")
     is_several = isinstance(named, list) and len(named) > 1
     if stream is not None and packed is not None and is_several and is_checked(run, _STREAMS):
-        yield refused_beside(run, packed, stream, ("of one data set alone", _STREAMS))
+        yield refused_beside(run, packed, stream, ("of one data set only", _STREAMS))
 
 
 def _tied(run: LintContext, document: Document) -> Iterator[Finding]:

@@ -161,13 +161,13 @@ _DPO: Final = ("rl=dpo", "rl=ipo")
 _GROUPED: Final = ("rl=grpo", "rl=gdpo", "rl=ebft")
 _NEEDS: Final = (
     Need("simpo_gamma", _SIMPO, "it is the margin of SimPO"),
-    Need("cpo_alpha", _SIMPO, "it weighs the likelihood in CPO's trainer, which SimPO is run by"),
+    Need("cpo_alpha", _SIMPO, "it weighs the likelihood in CPO's trainer, which also runs SimPO"),
     Need("kto_desirable_weight", _KTO, "it is a weight of KTO"),
     Need("kto_undesirable_weight", _KTO, "it is a weight of KTO"),
-    Need("dpo_use_weighting", _DPO, "it is DPO's own"),
-    Need("dpo_padding_free", _DPO, "it is DPO's own"),
-    Need("dpo_use_logits_to_keep", _DPO, "it is DPO's own"),
-    Need("dpo_label_smoothing", ("rl=dpo",), "it is DPO's own", "axolotl>=0.13"),
+    Need("dpo_use_weighting", _DPO, "only DPO reads it"),
+    Need("dpo_padding_free", _DPO, "only DPO reads it"),
+    Need("dpo_use_logits_to_keep", _DPO, "only DPO reads it"),
+    Need("dpo_label_smoothing", ("rl=dpo",), "only DPO reads it", "axolotl>=0.13"),
     Need("precompute_ref_log_probs", _DPO, "only DPO's trainer gets it", "axolotl>=0.13"),
     Need("max_prompt_len", ("rl=orpo", "rl=kto"), "only these get it", "axolotl<0.13"),
     Need("trl.num_generations", _GROUPED, "it is of methods that compare answers to one prompt"),
@@ -293,9 +293,9 @@ PACKED_SAMPLES_IN_A_RING: Final = rows(
     rows=(
         Row(
             "axolotl:ring_attn_func=batch_ring & sample_packing=true & context_parallel_size>1",
-            "samples of one sequence see each other under batch_ring",
-            "knows no ends of samples",
-            "queries look at the samples before theirs, and the loss is higher",
+            "samples of one sequence attend to each other under batch_ring",
+            "ignores the ends of samples",
+            "queries attend to earlier samples, and the loss is higher",
             "remove ring_attn_func: varlen_llama3 is taken for packed samples",
         ),
     ),

@@ -246,7 +246,7 @@ def _sets(run: LintContext, document: Document) -> Iterator[Finding]:
             yield Finding(
                 f"ds_type {each.value} is no builder of the library datasets",
                 (each.label("refused"),),
-                ("the file is of another ending, and is read by another name",),
+                ("the file has another suffix, which needs another builder",),
                 f"write ds_type: {_BUILDERS[str(each.value).lower()]}",
                 consequence="init",
             )

@@ -43,7 +43,7 @@ def optimizer_made_by_script(run: LintContext) -> Iterator[Finding]:
 def _made_finding(section: Place, key: str, script: Place) -> Finding:
     return Finding(
         f"DeepSpeed's file has a section {key}, and {script.first_word} creates its own",
-        (section.key_label("refused"), script.label(f"makes its own {key}", primary=False)),
+        (section.key_label("refused"), script.label(f"builds its own {key}", primary=False)),
         (f"You cannot specify {_WORDS[key]} in the config file and in the code at the same time",),
         f"remove the section {key}",
     )

@@ -312,7 +312,7 @@ def warmup_by_logarithm(run: LintContext) -> Iterator[Finding]:
     added = kind.document.added(_PARAMS + "warmup_type", "linear")
     yield Finding(
         f"{kind.value} warms up by a logarithm: {at:.0%} of the rate after a tenth of the steps",
-        (kind.label("warmup_type is log"), asked.label("rises in a line", primary=False)),
+        (kind.label("warmup_type is log"), asked.label("rises linearly", primary=False)),
         (
             (
                 f"after {steps / 10:g} of {steps:g} steps the rate is log({steps / 10:g}) / "

@@ -191,7 +191,7 @@ def _tower(document: Document, *, is_fork: bool) -> Iterator[Finding]:
             yield _clash(
                 (tower, None),
                 f"{tower.value} is no vision tower of LLaVA",
-                "it takes the CLIP of openai or laion, or a folder: Unknown vision tower",
+                "it supports the CLIP of openai or laion, or a folder: Unknown vision tower",
                 "write openai/clip-vit-large-patch14-336, or the path of a folder",
                 "load",
             )

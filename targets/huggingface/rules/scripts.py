@@ -277,7 +277,7 @@ def _without_prefix(run: LintContext, document: Document) -> Iterator[Finding]:
     if at is not None and is_whole and rate is not None and rate > _MOST:
         yield Finding(
             f"learning rate {at.value} is high for the whole model",
-            (at.label("usual for prefixes"),),
+            (at.label("usual for prefix tuning"),),
             ("without pre_seq_len every weight is trained; the makers use 1e-4 for that",),
             "write --learning_rate 1e-4, or --pre_seq_len 128",
             severity="warning",

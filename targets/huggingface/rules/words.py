@@ -118,7 +118,7 @@ def _backend_of_cpu(run: LintContext) -> Iterator[Finding]:
         return
     yield Finding(
         f"ddp_backend nccl fails with {alone.path}: NCCL moves tensors between GPUs only",
-        (backend.label("no tensors of the CPU"), alone.label("", primary=False)),
+        (backend.label("cannot move CPU tensors"), alone.label("", primary=False)),
         (),
         "write ddp_backend: gloo",
         consequence="init",

@@ -145,7 +145,7 @@ def _narrowed(way: Place, document: Document, run: LintContext) -> Iterator[Find
                 f"--launcher {way.value} takes every slot of the hostfile",
                 (at.label("refused"), way.label("", primary=False)),
                 (f"deepspeed: {way.value} backend does not support worker include/exclusion",),
-                "write what is used into the hostfile, or take --launcher pdsh",
+                "write the used slots into the hostfile, or use --launcher pdsh",
             )
 
 

@@ -249,7 +249,7 @@ def _shared_port(first: Document, second: Document, port: int, *, is_left_out: b
             "the second fails, or joins the first: address already in use",
             *(("torchrun of torch 2.13 takes a free port instead",) * is_left_out),
         ),
-        "give each run a port of its own",
+        "give each run its own port",
         severity="warning" if is_left_out else None,
     )
 

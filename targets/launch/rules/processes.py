@@ -276,7 +276,7 @@ def world_without_launcher(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             f"WORLD_SIZE is {world}, and python starts one process without a rank",
-            (at.label("nobody starts the others"),),
+            (at.label("nothing starts the others"),),
             (
                 (
                     "without LOCAL_RANK accelerate and transformers train alone on one device; a "

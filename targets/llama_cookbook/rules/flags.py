@@ -279,10 +279,10 @@ def _spread(run: LintContext, document: Document) -> Iterator[Finding]:
     if at is None or sharded is not None or len(kinds) < 2 or run.value("devices.visible"):
         return
     yield Finding(
-        "a quantised model is laid over all devices in sight",
+        "a quantised model is spread over all visible devices",
         (at.label("device_map is auto"),),
         (f"{', '.join(each.title for each in kinds.values())} are of different kinds",),
-        "show it one: CUDA_DEVICE_ORDER=PCI_BUS_ID and CUDA_VISIBLE_DEVICES",
+        "make one visible: CUDA_DEVICE_ORDER=PCI_BUS_ID and CUDA_VISIBLE_DEVICES",
         severity="warning",
         consequence="slow",
     )

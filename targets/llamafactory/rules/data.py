@@ -144,7 +144,10 @@ def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
         if document.value("stage", "sft") != "pt" and _BASE.search(name) and not is_learnt:
             yield Finding(
                 f"template {at.value} for a base model whose embeddings are not trained",
-                (at.label("its marks are untrained"), model.label("a base model", primary=False)),
+                (
+                    at.label("its turn tokens are untrained"),
+                    model.label("a base model", primary=False),
+                ),
                 ("nothing has taught it to end a turn by <|eot_id|>: answers go on and repeat",),
                 "write template: default, tune the Instruct model, or add additional_target: "
                 "embed_tokens,lm_head",
@@ -153,7 +156,7 @@ def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
 
 _MIXED: Final = Row(
     "llamafactory:packing=true",
-    "packing without neat_packing: samples of one sequence see each other",
+    "packing without neat_packing: samples of one sequence attend to each other",
     "several samples in one",
     "plain packing is meant for pre-training; neat_packing masks them from each other",
     "write neat_packing: true",
@@ -196,8 +199,8 @@ def streamed_batches_handed_out(run: LintContext) -> Iterator[Finding]:
         if document.is_view or stream is None or _is_even(document) or _is_told(document):
             continue
         yield Finding(
-            f"one of {world} processes reads for all, and joins batches of several lengths",
-            (stream.label("batches are joined"),),
+            f"one of {world} processes reads for all, and concatenates batches of several lengths",
+            (stream.label("batches are concatenated"),),
             (
                 "each is padded to its own longest sample: batches of different size are refused",
                 "accelerate does so for every stream, by default",

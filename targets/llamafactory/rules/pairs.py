@@ -20,53 +20,55 @@ from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
 
-_POLICY: Final = "its adapter is one of the policy"
-_ONE: Final = "each is an optimizer of its own"
+_POLICY: Final = "its adapter is added to the policy"
+_ONE: Final = "each is a separate optimizer"
 _PAIRS: Final = (
-    Pair("max_samples", "streaming", "a stream is not counted"),
-    Pair("mask_history", "train_on_prompt", "the first learns the last turn, the other all"),
-    Pair("use_llama_pro", "finetuning_type=full", "it trains added blocks only"),
+    Pair("max_samples", "streaming", "the samples of a stream are not counted"),
+    Pair("mask_history", "train_on_prompt", "the first trains on the last turn, the other on all"),
+    Pair("use_llama_pro", "finetuning_type=full", "it only trains added blocks"),
     Pair("use_galore", "use_apollo", _ONE),
     Pair("use_galore", "use_badam", _ONE),
     Pair("use_apollo", "use_badam", _ONE),
     Pair("shift_attn", "stage=ppo"),
-    Pair("infer_backend!=huggingface", "do_train=true", "it only serves"),
+    Pair("infer_backend!=huggingface", "do_train=true", "it only runs inference"),
     Pair("reward_model_type=lora & stage=ppo", "finetuning_type=full", _POLICY),
     Pair("reward_model_type=lora & stage=ppo", "finetuning_type=freeze", _POLICY),
-    Pair("do_train=false", "stage=ppo", "PPO only trains"),
-    Pair("compute_accuracy", "predict_with_generate", "one needs logits, the other text"),
-    Pair("use_unsloth & stage=ppo", "reward_model_type=lora", "its kernels hold one adapter"),
-    Pair("use_kt & stage=ppo", "reward_model_type=lora", "its kernels hold one adapter"),
+    Pair("do_train=false", "stage=ppo", "PPO has no other use than training"),
+    Pair("compute_accuracy", "predict_with_generate", "one needs logits, the other generated text"),
+    Pair(
+        "use_unsloth & stage=ppo", "reward_model_type=lora", "its kernels support a single adapter"
+    ),
+    Pair("use_kt & stage=ppo", "reward_model_type=lora", "its kernels support a single adapter"),
     Pair("reward_model_type=oft & stage=ppo", "finetuning_type=lora", _POLICY),
     Pair(
         "quantization_device_map=auto & no quantization_bit",
         "do_train=true",
-        "only what serves is spread so",
+        "that map is for inference only",
     ),
     *(
         Pair(other, "infer_backend=vllm & no do_train=true", why)
         for other, why in (
-            ("stage!=sft", "the engine generates text"),
-            ("quantization_bit", "the engine takes weights that GPTQ or AWQ has quantised"),
-            ("rope_scaling", "the engine takes the positions of the model's own config"),
-            ("adapter_name_or_path~,", "the engine takes one adapter"),
+            ("stage!=sft", "vLLM generates text"),
+            ("quantization_bit", "vLLM needs weights quantised by GPTQ or AWQ"),
+            ("rope_scaling", "vLLM reads positions from the model's config"),
+            ("adapter_name_or_path~,", "vLLM takes a single adapter"),
         )
     ),
-    Pair("project=", "report_to~trackio", "its runs belong to a project", "llamafactory>=0.9.5"),
-    Pair("use_galore", "deepspeed", "the engine holds the gradients"),
-    Pair("use_apollo", "deepspeed", "the engine holds the gradients"),
+    Pair("project=", "report_to~trackio", "its runs need a project", "llamafactory>=0.9.5"),
+    Pair("use_galore", "deepspeed", "DeepSpeed holds the gradients"),
+    Pair("use_apollo", "deepspeed", "DeepSpeed holds the gradients"),
     Pair(
         "gradient_accumulation_steps>1",
         "galore_layerwise & use_galore",
-        "it steps while it goes back",
+        "it steps during the backward pass",
     ),
     Pair(
         "gradient_accumulation_steps>1",
         "apollo_layerwise & use_apollo",
-        "it steps while it goes back",
+        "it steps during the backward pass",
     ),
 )
-_WHOLE_WEIGHTS: Final = "its kernels want whole weights"
+_WHOLE_WEIGHTS: Final = "its kernels need unsharded weights"
 _ROWS: Final = (
     *(
         Row(
@@ -79,7 +81,7 @@ _ROWS: Final = (
             files_only=True,
         )
         for key, why in (
-            ("predict_with_generate", "a sharded model does not generate"),
+            ("predict_with_generate", "a sharded model cannot generate"),
             ("pissa_init", "the weights are in shards when they are decomposed"),
             *(("use_unsloth", _WHOLE_WEIGHTS), ("use_kt", _WHOLE_WEIGHTS)),
         )
@@ -117,7 +119,7 @@ _ROWS: Final = (
     Row(
         "llamafactory:tokenized_path",
         "tokenized_path cannot stand beside streaming",
-        "refused where it is not there yet",
+        "refused unless it exists",
         "Turn off `streaming` when saving dataset to disk",
         "remove one of the two",
         beside=("streaming",),
@@ -199,7 +201,7 @@ def _in_ppo(run: LintContext, document: Document) -> Iterator[Finding]:
             yield Finding(
                 f"the reward model is an adapter by default, and finetuning_type is {method.value}",
                 (method.label("refused"), stage.label("", primary=False)),
-                ("`reward_model_type` is lora where it is not said",),
+                ("`reward_model_type` is lora by default",),
                 "write reward_model_type: full",
                 severity="warning",
             )
@@ -268,20 +270,20 @@ _NO_DATA: Final = "there is nothing to evaluate on"
 _WHOLE: Final = "the projector is trained whole, and an adapter trains nothing whole"
 _OF_DATA: Final = (
     Need("do_train", ("dataset",), "there is nothing to train on"),
-    Need("val_size", ("dataset",), "it is a share of that"),
+    Need("val_size", ("dataset",), "it is a share of that data"),
 )
 """Checked in whole files only: a part of a file may leave the data to another part."""
 _NEEDS: Final = (
-    Need("interleave_probs", ("mix_strategy~interleave",), "concatenated data is not drawn"),
+    Need("interleave_probs", ("mix_strategy~interleave",), "concatenated data is not sampled"),
     Need("streaming", ("max_steps",), "the length of a stream is not known"),
     Need("do_eval", _EVALUATED, _NO_DATA),
     Need("predict_with_generate", _EVALUATED, _NO_DATA),
     Need("do_predict", _EVALUATED, _NO_DATA),
     Need("eval_strategy!=no", _EVALUATED, _NO_DATA),
     Need("evaluation_strategy!=no", _EVALUATED, _NO_DATA),
-    Need("do_predict & stage=sft", ("predict_with_generate",), "predictions are texts"),
+    Need("do_predict & stage=sft", ("predict_with_generate",), "predictions are generated texts"),
     Need("train_mm_proj_only", ("finetuning_type=full",), _WHOLE, "llamafactory<0.9.2"),
-    Need("export_quantization_bit", ("export_quantization_dataset",), "it is calibrated by data"),
+    Need("export_quantization_bit", ("export_quantization_dataset",), "it is calibrated on data"),
 )
 
 

@@ -79,10 +79,10 @@ def preference_loss_not_computed(run: LintContext) -> Iterator[Finding]:
 
 def _as_sigmoid(run: LintContext, at: Place) -> Finding:
     is_named = run.runs(_LATE) is True
-    late = () if is_named else ("so from LLaMA-Factory 0.9.4 on; no version is given",)
+    late = () if is_named else ("since LLaMA-Factory 0.9.4; no version is given",)
     return Finding(
         f"pref_loss {at.value} is trained as sigmoid",
-        (at.label("not handed on"),),
+        (at.label("not passed on"),),
         (
             "from 0.20 on TRL's dpo_loss gets the loss as an argument, by default sigmoid",
             "LLaMA-Factory calls it without one",
@@ -102,7 +102,7 @@ _BADAM: Final = (
     *("mode", "start_block", "switch_mode", "switch_interval", "update_ratio", "mask_mode"),
     "verbose",
 )
-_FOUR: Final = "Unsloth loads 4 bits, or the weights as they are"
+_FOUR: Final = "Unsloth loads 4 bits, or unquantised weights"
 _PAIRED: Final = ("stage=dpo", "stage=kto")
 
 _NEEDS: Final = (
@@ -128,7 +128,11 @@ _NEEDS: Final = (
     Need("packing=true & stage=kto", ("stage=sft", "stage=pt"), "pairs are not packed"),
     Need("packing=true & stage=rm", ("stage=sft", "stage=pt"), "pairs are not packed"),
     Need("ref_model_adapters", ("ref_model",), "without ref_model the reference is the base"),
-    Need("ref_model_quantization_bit", ("ref_model",), "a reference made of the base is as it is"),
+    Need(
+        "ref_model_quantization_bit",
+        ("ref_model",),
+        "the base is not quantised again as a reference",
+    ),
     Need("reward_model_adapters", ("reward_model",)),
     Need("reward_model_quantization_bit", ("reward_model",)),
     Need(
@@ -144,9 +148,13 @@ _NEEDS: Final = (
     Need("quantization_bit=8 & use_unsloth", ("use_unsloth=false",), _FOUR),
     Need("fp8_enable_fsdp_float8_all_gather", ("fp8",)),
     Need("fp8_backend", ("fp8",)),
-    Need("quantization_type & quantization_bit", ("quantization_bit=4",), "8 bits have one kind"),
     Need(
-        "double_quantization=true & quantization_bit", ("quantization_bit=4",), "8 bits have none"
+        "quantization_type & quantization_bit", ("quantization_bit=4",), "8 bits have a single type"
+    ),
+    Need(
+        "double_quantization=true & quantization_bit",
+        ("quantization_bit=4",),
+        "8 bits have no double quantisation",
     ),
 )
 """Keys that are read only if one of the conditions holds."""

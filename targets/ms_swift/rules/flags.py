@@ -12,7 +12,7 @@ from tunec.compiler.lints.rows import Form, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
 _OTHERS: Final = "attn_impl=sdpa|eager|flex_attention"
-_FLAT: Final = "samples are kept apart by the kernel, and no other keeps them apart"
+_FLAT: Final = "only that kernel keeps samples apart"
 _WITHOUT: Final = "cpo|orpo|simpo|rm|ppo"
 
 
@@ -27,7 +27,7 @@ def _without_kernel(key: str) -> tuple[Row, Row]:
             f"ms-swift:{key}=true",
             "{0.key} requires attn_impl",
             "refused",
-            (_FLAT, "absent, ms-swift does not know yet which kernel the model takes"),
+            (_FLAT, "by default, ms-swift does not know the model's kernel yet"),
             mend,
             beside=("no attn_impl",),
         ),
@@ -37,11 +37,11 @@ def _without_kernel(key: str) -> tuple[Row, Row]:
 _TOGETHER: Final = (
     *_without_kernel("packing"),
     *_without_kernel("padding_free"),
-    _pair("packing=true", "lazy_tokenize=true", "what is packed is counted first", "remove one"),
+    _pair("packing=true", "lazy_tokenize=true", "packing counts the samples first", "remove one"),
     _pair(
         "streaming=true",
         "lazy_tokenize=true",
-        "a stream has no samples to come back to",
+        "a stream cannot be restarted",
         "remove one",
     ),
     Row(
@@ -56,7 +56,7 @@ _TOGETHER: Final = (
         "ms-swift:deepspeed_autotp_size>1",
         "deepspeed_autotp_size {0.value} is refused under deepspeed {1.value}",
         "refused",
-        "DeepSpeed does not train at stage 3 with weights that are split",
+        "DeepSpeed does not support split weights at stage 3",
         "write deepspeed: zero2",
         beside=("deepspeed=zero3|zero3_offload",),
         consequence="init",  # as tensor-parallel-under-zero-3
@@ -65,7 +65,7 @@ _TOGETHER: Final = (
     _pair(
         "save_only_model=true",
         "fsdp=fsdp2",
-        "its preset saves shards, and no whole model",
+        "its preset saves shards only",
         "remove save_only_model",
         consequence="init",  # transformers 5.23.0 trainer.py 912
     ),
@@ -73,7 +73,7 @@ _TOGETHER: Final = (
         "ms-swift:optimizer=muon",
         "optimizer muon fails beside deepspeed {1.value}",
         "KeyError: 'use_muon'",
-        "it knows its parameters, and DeepSpeed gives it flat parts of them",
+        "it needs whole parameters, and DeepSpeed passes flat parts of them",
         "remove deepspeed, or use another optimizer",
         beside=("deepspeed?",),
         consequence="step",
@@ -91,7 +91,7 @@ _TOGETHER: Final = (
         _pair(
             f"{key}=true",
             f"rlhf_type={_WITHOUT}",
-            "its trainer of this method pads",
+            "the trainer of this method pads",
             f"remove {key}",
         )
         for key in ("packing", "padding_free")
@@ -99,25 +99,25 @@ _TOGETHER: Final = (
     _pair(
         "sequence_parallel_size>1",
         f"rlhf_type={_WITHOUT}|kto|gkd",
-        "sequences are shared in supervised training, DPO and GRPO only",
+        "sequences are split only in supervised training, DPO and GRPO",
         "remove sequence_parallel_size",
     ),
     _pair(
         "truncation_strategy=right|split",
         "rlhf_type=grpo",
-        "it bounds the prompt, whose end has to stay",
+        "it bounds the prompt, whose end must be kept",
         "set truncation_strategy: left",
     ),
     _pair(
         "cached_dataset",
         "rlhf_type=grpo",
-        "answers are written in training",
+        "answers are generated in training",
         "name the data set under dataset",
     ),
     _pair(
         "warmup_ratio>0",
         "warmup_steps>0",
-        "releases of transformers differ in which of them holds",
+        "releases of transformers differ in which of them counts",
         "remove one of the two",
         since="ms-swift>=4.6",
     ),
@@ -254,7 +254,7 @@ def _empty(document: Document) -> Iterator[Finding]:
         if place is None or key == "ENV":
             continue
         if place.value is None:
-            yield _finding(place, f"{key} gets the word None", "not empty")
+            yield _finding(place, f"{key} gets the text None", "not empty")
         elif node.items is not None and not node.items:
             yield _finding(place, f"the flag {key} is given no value", "no value")
 
@@ -285,7 +285,7 @@ def flag_of_no_release(run: LintContext) -> Iterator[Finding]:
                 yield Finding(
                     f"{path} is an argument of no release of ms-swift",
                     (place.key_label("refused"),),
-                    ("swift stops over arguments that are left when it has read all it knows",),
+                    ("swift stops at arguments that it does not know",),
                     "remove it; arguments of Megatron belong to `megatron sft`",
                     severity=None if run.runs(_KNOWN) else "warning",
                 )

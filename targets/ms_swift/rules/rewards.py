@@ -5,7 +5,7 @@ from typing import Final
 from tunec.compiler.lints.rows import Form, Row, rows
 
 _IS: Final = "rlhf_type=grpo"
-_LIGER: Final = "Liger's loss over answers computes none of that"
+_LIGER: Final = "Liger's loss over answers does not compute it"
 
 
 _pair: Final = Form("ms-swift", "{0.key} {0.value} cannot be combined with {1.key} {1.value}")
@@ -21,13 +21,13 @@ _OF_REWARDS: Final = (
         "ms-swift:reward_funcs~soft_overlong & no soft_cache_length",
         "soft_overlong requires soft_cache_length",
         "has no bound",
-        "answers lose as they come near to their longest",
+        "the reward falls as answers near their longest length",
         "also write soft_cache_length",
         beside=("rlhf_type=grpo",),
     ),
     Row(
         "ms-swift:num_generations=1 & no teacher_model & no teacher_model_server",
-        "one answer to a prompt has none to be compared with",
+        "a single answer to a prompt has nothing to compare with",
         "refused",
         help="write num_generations: 8",
         beside=("rlhf_type=grpo",),
@@ -40,7 +40,7 @@ _TEACHER: Final = "teacher_model_server"
 _TEACHERS: Final = ("teacher_model", _TEACHER)
 _OF_TEACHERS: Final = (
     *(
-        _pair(key, _IN_GRPO, "the teacher's part is weighed token by token", f"remove {key}")
+        _pair(key, _IN_GRPO, "the teacher weighs single tokens", f"remove {key}")
         for key in ("off_policy_sequence_mask_delta", _TEACHER)
     ),
     _pair(
@@ -54,7 +54,7 @@ _OF_TEACHERS: Final = (
         f"ms-swift:{_RLSD} & no reward_funcs",
         "advantage_reweight rlsd requires reward_funcs",
         "refused",
-        "it goes by the sign of the advantage",
+        "it depends on the sign of the advantage",
         "also write reward_funcs",
         beside=(_IS,),
         since="ms-swift>=4.5",
@@ -63,7 +63,7 @@ _OF_TEACHERS: Final = (
     _pair(
         _TEACHER,
         _SDAR,
-        "the teacher is a model at hand, or the policy itself",
+        "the teacher is a local model, or the policy itself",
         "name it under teacher_model",
     ),
     *(
@@ -122,7 +122,7 @@ _OF_TEACHERS: Final = (
     ),
     Row(
         "ms-swift:use_liger_kernel=true & no teacher_model & no teacher_model_server",
-        "use_liger_kernel is refused where the policy teaches itself",
+        "use_liger_kernel is refused if the policy is its own teacher",
         "refused",
         "without a teacher_model the policy itself is the teacher",
         "write teacher_model, or remove use_liger_kernel",
@@ -132,14 +132,14 @@ _OF_TEACHERS: Final = (
     _pair(
         _TEACHER,
         "teacher_model",
-        "there is one teacher",
+        "only one teacher is possible",
         "remove one of the two",
         since="ms-swift>=4.4",
     ),
     _pair(
         "async_generate=true",
         "rlhf_type=gkd",
-        "its answers are of the policy as it is",
+        "its answers must come from the current policy",
         "remove async_generate",
     ),
     _pair("sdar_loss_coef>0", _IN_GRPO, "a teacher is used in one of two ways", "remove one"),
@@ -147,7 +147,7 @@ _OF_TEACHERS: Final = (
         f"ms-swift:{_TEACHER} & no gkd_logits_topk",
         "teacher_model_server requires gkd_logits_topk",
         "refused",
-        "a server gives the most probable tokens alone",
+        "a server only returns the most probable tokens",
         "also write gkd_logits_topk",
         beside=("rlhf_type=gkd",),
     ),
@@ -183,14 +183,14 @@ GENERATION_REFUSED: Final = rows(
             "ms-swift:vllm_mode=colocate|server & no use_vllm=true",
             "vllm_mode {0.value} requires use_vllm",
             "refused",
-            "transformers' own loop writes the answers",
+            "transformers' own loop generates the answers",
             "also write use_vllm: true",
         ),
         Row(
             "ms-swift:use_vllm=true & no vllm_mode & rlhf_type=grpo|gkd",
             "use_vllm requires vllm_mode",
             "refused",
-            "nothing says where vLLM runs",
+            "the place of vLLM is not set",
             "also write vllm_mode: colocate, or server",
         ),
         Row(
@@ -204,13 +204,13 @@ GENERATION_REFUSED: Final = rows(
             "ms-swift:async_generate=true & no vllm_mode=server",
             "async_generate requires vllm_mode server",
             "refused",
-            "only a server writes answers while others are trained on",
+            "only a server generates answers during training",
             "write vllm_mode: server, or remove async_generate",
         ),
         _pair(
             "async_generate=true",
             "multi_turn_scheduler",
-            "several turns wait for each other",
+            "turns of a dialogue depend on each other",
             "remove one of the two",
         ),
         Row(

@@ -52,7 +52,7 @@ _TRAINING: Final = (
     _row(
         "dit",
         "no attention is chosen",
-        f"{_VALUE}: one of the flags for it must be there, and none is the default",
+        f"{_VALUE}: one of its flags is required, and none is the default",
         "write sdpa",
         *(f"no {_KIND}:{each}=true" for each in _ATTENTION),
         f"no {_KIND}:use_32bit_attention",
@@ -131,31 +131,33 @@ _OF_MODELS: Final = (
         _needs(
             "fp8_base=true",
             "fp8_scaled=true",
-            f"{_VALUE}: {name} has scaled fp8 alone",
+            f"{_VALUE}: {name} only has scaled fp8",
             _of(network),
         )
         for network, name in (("krea2", "Krea 2"), ("hidream_o1", "HiDream-O1"))
     ),
     _row(
         "blocks_to_swap>33",
-        "blocks_to_swap {0.value} is more than Ideogram 4 has to give: 33",
+        "blocks_to_swap {0.value} is above Ideogram 4's maximum of 33",
         _VALUE,
         "write blocks_to_swap 33, or fewer",
         _of("ideogram4"),
     ),
     *(
-        _needs("sample_prompts", needed, f"{_VALUE}: pictures are made of it", _of(network))
+        _needs(
+            "sample_prompts", needed, f"{_VALUE}: sample images are generated from it", _of(network)
+        )
         for network, needed in (
             ("ideogram4", "text_encoder"),
             ("ideogram4", "vae"),
             ("krea2", "text_encoder"),
         )
     ),
-    _needs("turbo_dit_cache=true", "turbo_dit", f"{_VALUE}: it holds the weights of turbo_dit"),
+    _needs("turbo_dit_cache=true", "turbo_dit", f"{_VALUE}: that flag loads turbo_dit"),
     _pair(
         "turbo_dit",
         "blocks_to_swap>0",
-        f"{_VALUE}: blocks that are swapped would be of two models",
+        f"{_VALUE}: swapped blocks would belong to two models",
     ),
     _row(
         "remove_first_image_from_target=true",
@@ -190,13 +192,13 @@ _OF_MODELS: Final = (
     _pair(
         "blocks_to_swap>0",
         "offload_inactive_dit=true",
-        f"{_ASSERTION}: the model that waits is moved as a whole",
+        f"{_ASSERTION}: the idle model is moved as a whole",
         f"({_KIND}:dit_high_noise)",
     ),
     _row(
         "dit_high_noise",
-        "two models are trained, and no timestep_boundary divides them",
-        f"{_VALUE}: a task of Wan 2.1 has none of its own",
+        "two models are trained without a timestep_boundary between them",
+        f"{_VALUE}: a task of Wan 2.1 has no default",
         "write timestep_boundary, or a task of Wan 2.2",
         f"no {_KIND}:timestep_boundary",
         f"no {_KIND}:task~a14b",

@@ -252,7 +252,7 @@ def _unknown(path: str, place: Place, known: Mapping[str, Any]) -> Finding:
         return _renamed(path, new, place, why, "safe")
     moved = f"model.{path.removeprefix(OF_REWARDS)}"
     if path.startswith(OF_REWARDS) and moved in known:
-        why = "sections begin with actor for the program of rewards alone"
+        why = "only the program for rewards has sections that begin with actor"
         return _renamed(path, moved, place, why, "safe")
     near = nearest(path, known)[:1]
     return _renamed(path, near[0] if near else "", place, "", "unsafe")
@@ -285,7 +285,7 @@ def _value(path: str, place: Place, flag: Mapping[str, Any]) -> Iterator[Finding
     if kind == "string" and value is True:
         yield _refused(path, place, "expected one argument", "write its value behind it")
     if kind == "boolean" and value is not True:
-        yield _refused(path, place, "it stands alone: unrecognized arguments", "remove the value")
+        yield _refused(path, place, "it takes no value: unrecognized arguments", "remove the value")
     yield from _list(path, place, flag)
 
 

@@ -34,7 +34,7 @@ OPENRLHF_FLAGS_CLASH: Final = rows(
             "write --ds.packing_samples",
         ),
         replace(_refused, kind=_BOTH)(
-            "ds.load_in_4bit=true", _FP16, "a base in 4 bits is expanded to bf16 alone", _BF16
+            "ds.load_in_4bit=true", _FP16, "a base in 4 bits is only expanded to bf16", _BF16
         ),
         _refused(
             "ds.tensor_parallel_size>1",
@@ -109,7 +109,7 @@ FLAG_UNREAD_BY_OPENRLHF: Final = rows(
         _needs(
             "ds.zpg>1",
             "ds.zero_stage=3",
-            f"parameters have no second shards: {_SHARDED}",
+            f"there is no secondary partition: {_SHARDED}",
             "write --ds.zero_stage 3, or remove it",
         ),
         _needs(
@@ -134,26 +134,26 @@ FLAG_UNREAD_BY_OPENRLHF: Final = rows(
         _beside(
             "data.input_template",
             "data.apply_chat_template=true",
-            "the chat template takes its place",
+            "the chat template replaces it",
             "remove it",
         ),
         _beside(
             "logger.tensorboard_dir",
             "logger.wandb.key",
-            "TensorBoard is written to where wandb is not",
+            "TensorBoard is only used without wandb",
             "remove one of the two",
         ),
         _beside(
             "model.label_smoothing>0",
             "model.ipo_enable=true",
-            "the loss of IPO has no labels to smooth",
+            "the loss of IPO has no label smoothing",
             "remove one of the two",
         ),
         Row(
             "openrlhf:ds.attn_implementation=eager|sdpa|flex_attention",
             "--{0.path} {0.value} is not used beside --{1.path}",
             "FlashAttention 2 runs",
-            "joined samples are kept apart by FlashAttention alone, which takes its place",
+            "only FlashAttention keeps joined samples apart, so it is used instead",
             "write flash_attention_2, or remove --ds.packing_samples",
             beside=("ds.packing_samples=true",),
         ),

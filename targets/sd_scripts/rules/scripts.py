@@ -27,7 +27,7 @@ _MEMORY: Final = (
     _pair(
         "unsloth_offload_checkpointing=true",
         "cpu_offload_checkpointing=true",
-        f"{_ASSERTION}: both move what is recomputed",
+        f"{_ASSERTION}: both move recomputed activations",
     ),
     _pair(
         "blocks_to_swap>0",
@@ -53,7 +53,7 @@ _ENCODERS: Final = (
     _pair(
         "network_args~train_t5xxl=true",
         "cache_text_encoder_outputs=true",
-        f"{_VALUE}: what is cached would not change",
+        f"{_VALUE}: cached outputs would not follow training",
     ),
     _row(
         "train_t5xxl=true",
@@ -66,7 +66,7 @@ _ENCODERS: Final = (
     _pair(
         "train_t5xxl=true",
         "cache_text_encoder_outputs=true",
-        f"{_ASSERTION}: what is cached would not change",
+        f"{_ASSERTION}: cached outputs would not follow training",
     ),
     _row(
         "model_type=chroma",
@@ -83,7 +83,7 @@ _ABSENT: Final = "NotImplementedError at the first step"
 _LOSSES: Final = (
     _row(
         _HUBER,
-        "loss_type {0.value} is refused with the schedule snr, the default, for a model of flows",
+        "loss_type {0.value} needs another schedule than snr, the default, in flow matching",
         f"{_ABSENT}: Huber schedule 'snr' is not supported",
         "write huber_schedule constant",
         f"no {_KIND}:huber_schedule",
@@ -93,7 +93,7 @@ _LOSSES: Final = (
     ),
     _row(
         "huber_schedule=snr",
-        "huber_schedule snr is refused for a model of flows",
+        "huber_schedule snr is refused for a flow matching model",
         f"{_ABSENT}: Huber schedule 'snr' is not supported",
         "write huber_schedule constant",
         f"({_KIND}:{_HUBER})",
@@ -137,7 +137,7 @@ _OTHERS: Final = (
     ),
     _row(
         "random_crop=true",
-        "random_crop is refused for a ControlNet: its picture would be cut elsewhere",
+        "random_crop is refused for a ControlNet: its condition would be cropped elsewhere",
         f"{_ASSERTION}: random_crop is not supported in ControlNetDataset",
         "remove random_crop",
         _started("control_net"),
@@ -158,7 +158,7 @@ _OTHERS: Final = (
     ),
     _row(
         "train_data_dir",
-        "no resolution is given for the pictures",
+        "no resolution is given for the images",
         f"{_ASSERTION}: resolution is required",
         "write resolution",
         f"no {_KIND}:resolution",

@@ -99,7 +99,7 @@ SD_SCRIPTS_FLAGS_REFUSED: Final = rows(
         ),
         Row(
             f"{_KIND}:{_WARMING}",
-            "lr_warmup_steps cannot be combined with Adafactor's own measure of steps",
+            "lr_warmup_steps cannot be combined with Adafactor's own step size",
             "refused",
             "relative_step is on unless optimizer_args turn it off: ValueError, its schedule does "
             "not require `num_warmup_steps`",
@@ -146,7 +146,7 @@ SD_SCRIPTS_FLAGS_REFUSED: Final = rows(
             _pair(
                 "cache_latents=true",
                 f"{flag}=true",
-                f"{_ASSERTION}: a cached picture is always the same",
+                f"{_ASSERTION}: a cached image is always the same",
                 f"remove {flag}, or cache_latents",
             )
             for flag in ("color_aug", "random_crop")
@@ -170,13 +170,13 @@ SD_SCRIPTS_FLAGS_REFUSED: Final = rows(
         _pair(
             "weighted_captions=true",
             "cache_text_encoder_outputs=true",
-            f"{_ASSERTION}: weights are put to the text encoder",
+            f"{_ASSERTION}: weights are applied in the text encoder",
             "remove one of the two",
         ),
         _pair(
             "train_text_encoder=true",
             "cache_text_encoder_outputs=true",
-            f"{_ASSERTION}: what is cached would not change",
+            f"{_ASSERTION}: cached outputs would not follow training",
             "remove one of the two",
         ),
         _pair(
@@ -235,14 +235,14 @@ SD_SCRIPTS_FLAG_UNREAD: Final = rows(
             "max_train_steps!=1600",
             "max_train_epochs",
             "max_train_steps is not read beside max_train_epochs",
-            "the epochs' steps take its place",
+            "the steps of the epochs replace it",
             "remove one of the two",
         ),
         _unread(
             "sample_every_n_steps>0",
             "sample_every_n_epochs>0",
             "sample_every_n_steps is not read beside sample_every_n_epochs",
-            "pictures are made after epochs alone",
+            "images are only generated after epochs",
             "remove one of the two",
         ),
         _unread_without(
@@ -295,13 +295,13 @@ SD_SCRIPTS_FLAG_UNREAD: Final = rows(
             f"{_KIND}:optimizer_type~schedulefree",
             "lr_scheduler is not read by {0.value}",
             "has no schedule",
-            "a scheduler that does nothing takes its place",
+            "a scheduler without effect replaces it",
             "remove lr_scheduler",
             beside=(f"{_KIND}:lr_scheduler!=constant",),
         ),
         Row(
             f"{_KIND}:lr_scheduler!=adafactor",
-            "lr_scheduler {0.value} is not read: Adafactor takes steps by its own measure",
+            "lr_scheduler {0.value} is not read: Adafactor sets its own step size",
             "not read",
             "relative_step is on unless optimizer_args turn it off; learning_rate is its start",
             'write "relative_step=False" in optimizer_args',

@@ -200,7 +200,7 @@ def _captions(each: DataSet) -> Iterator[Finding]:
     filters = each.place("caption_filter_list")
     if filters is not None and filters.value and each.kind != "text_embeds":
         yield Finding(
-            "caption_filter_list is of a store of text embeddings",
+            "caption_filter_list belongs to a store of text embeddings",
             (filters.label("refused"),),
             (),
             "move it to the entry with dataset_type: text_embeds",
@@ -219,7 +219,7 @@ def _captions(each: DataSet) -> Iterator[Finding]:
         yield Finding(
             f"caption_strategy parquet needs metadata_backend parquet, not {backend or _FILES}",
             (how.label("refused"),),
-            ("captions of a table need sizes of that table",),
+            ("captions from a table need the sizes of that table",),
             "write metadata_backend: parquet, or caption_strategy: textfile",
         )
 

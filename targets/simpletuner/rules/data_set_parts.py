@@ -85,7 +85,7 @@ def _frames(each: DataSet) -> Iterator[Finding]:
 
 
 def _of_frames(at: Place, what: str, better: str) -> Finding:
-    why = "a video that is taken has to have all frames that are used of it"
+    why = "a selected video must have all frames that are used"
     return Finding(what, (at.label("refused"),), (why,), f"write {better}")
 
 
@@ -102,7 +102,7 @@ def _generator(each: DataSet) -> Iterator[Finding]:
         return
     if each.kind != "caption":
         yield Finding(
-            f"{_GENERATOR} is of data sets of captions alone",
+            f"{_GENERATOR} is only for data sets of captions",
             (at.key_label("refused"),),
             (),
             "move it to an entry with dataset_type: caption",
@@ -195,8 +195,8 @@ _PARTS: Final = (
     Part(_GENERATOR, "resolutions", _is_list, 'a list such as ["1024x1024"]'),
     Part(_GENERATOR, "resolutions", _are_sizes, "a list of sizes as 1024x1024"),
     Part(_GENERATOR, "resolutions", _are_divisible, "a list of multiples of 32"),
-    Part(_GENERATOR, "resolutions", _are_distinct, "a list of sizes that are there once"),
-    Part("", "caption_file_extensions", _are_extensions, "a list of endings"),
+    Part(_GENERATOR, "resolutions", _are_distinct, "a list of different sizes"),
+    Part("", "caption_file_extensions", _are_extensions, "a list of suffixes"),
     Part("webshart", "caption_key", _are_names, "a name, or a list of names"),
     Part(
         "caption_shuffle",

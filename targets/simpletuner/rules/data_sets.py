@@ -49,7 +49,7 @@ def _of_hub(each: DataSet) -> Iterator[Finding]:
             yield Finding(
                 f"SimpleTuner refuses {key} {at.value} for data of type huggingface",
                 (at.label("refused"), kind.label("", primary=False)),
-                ("what is known of its pictures stands in the data set's own columns",),
+                ("the metadata of its images is in the data set's own columns",),
                 f"write {key}: huggingface",
             )
 
@@ -63,14 +63,14 @@ def _odds_of_tables(each: DataSet) -> Iterator[Finding]:
         yield Finding(
             f"a data set of type csv cannot hold {each.kind}",
             (kind.label("refused"),),
-            ("embeddings are written, and a table of addresses is only read",),
+            ("embeddings are written, and a CSV of URLs is only read",),
             "write type: local, and a cache_dir",
         )
     elif each.kind in ("image", "video") and (how is None or how.value != "csv"):
         yield Finding(
             "data of type csv needs caption_strategy csv",
             ((how or kind).label("refused"), kind.label("", primary=False)),
-            ("captions stand in csv_caption_column of the same table",),
+            ("captions are in csv_caption_column of the same table",),
             "write caption_strategy: csv",
         )
 
@@ -83,7 +83,7 @@ def _frames(each: DataSet) -> Iterator[Finding]:
         yield Finding(
             f"video.min_frames {least.value} is below video.num_frames {taken.value}",
             (least.label("refused"), taken.label("", primary=False)),
-            ("a clip of the fewest frames would have fewer than are taken of it",),
+            ("the shortest clip would have fewer frames than are used",),
             f"write min_frames: {taken.value}",
         )
 
@@ -130,8 +130,8 @@ def _aspects(each: DataSet) -> Iterator[Finding]:
     if least.value > most.value > 0:
         yield Finding(
             f"minimum_aspect_ratio {least.value} is above maximum_aspect_ratio {most.value}",
-            (least.label("no picture is left"), most.label("", primary=False)),
-            ("the aspect is width over height, and pictures outside are left out",),
+            (least.label("no image is left"), most.label("", primary=False)),
+            ("the aspect is width over height, and images outside are left out",),
             f"write minimum_aspect_ratio: {most.value}, and the other as maximum_aspect_ratio",
         )
 
@@ -230,14 +230,14 @@ def _of_pairs(each: DataSet, paired: set[str]) -> Iterator[Finding]:
         yield Finding(
             f"conditioning_type {at.value} needs dataset_type conditioning, not {each.kind}",
             (at.label("not of this kind"),),
-            ("pictures are trained on unless dataset_type says conditioning",),
+            ("images are trained on unless dataset_type is conditioning",),
             "write dataset_type: conditioning",
         )
     elif source is None and str(each.value("id")) not in paired:
         yield Finding(
             f"conditioning_type {at.value} needs the data set that it belongs to",
             (at.label("aligned with nothing"),),
-            ("its pictures are matched one by one with those of the other data set",),
+            ("its images are matched one by one with those of the other data set",),
             "name it in conditioning_data of that data set, or write source_dataset_id",
         )
 
@@ -277,7 +277,7 @@ def _named(at: Place, first: Place) -> Finding:
     return Finding(
         f"two data sets are called {at.value}",
         (at.label("refused"), first.label("the first", primary=False)),
-        ("what is known of each data set is kept by its name",),
+        ("the state of each data set is stored by its name",),
         "give each a name of its own",
         severity="error",
         consequence="init",

@@ -134,7 +134,7 @@ def _fp8(document: Document) -> Iterator[Finding]:
         yield Finding(
             f"SimpleTuner refuses fp8-quanto as the precision of a base of {name}",
             (at.label("refused"),),
-            ("the family looks at it before anything is loaded, and names fp8-torchao and int8",),
+            ("the family checks it before anything is loaded, and names fp8-torchao and int8",),
             "write int8-quanto, or fp8-torchao",
         )
 
@@ -206,14 +206,14 @@ def _overridden(document: Document, name: str) -> Iterator[tuple[Place, str, str
         yield wide, f"{name} takes {size}", f"write {size}, or remove it"
     tokens = said(document, "tokenizer_max_length")
     if tokens is not None and name in _TOKENS:
-        yield tokens, f"{name} has a length of its own", "remove it"
+        yield tokens, f"{name} has its own length", "remove it"
     aim = said(document, "prediction_type")
     is_flow = word(document, "prediction_type").startswith("flow")
     if aim is not None and name in _FLOW and not is_flow:
         yield aim, f"{name} is trained by flow matching", "remove it"
     vae = said(document, "pretrained_vae_model_name_or_path")
     if vae is not None and name in _OWN_VAE and "sdxl" not in str(vae.value):
-        yield vae, f"{name} takes its own VAE", "remove it"
+        yield vae, f"{name} uses its own VAE", "remove it"
     kernel = said(document, "attention_mechanism")
     if kernel is not None and name == "sana" and "sageattention" in str(kernel.value):
         yield kernel, "sana is not supported with SageAttention", "write diffusers"

@@ -124,7 +124,7 @@ def _number(name: str, place: Place) -> Iterator[Finding]:
         return
     if wanted == "a whole number" and isinstance(text, float):
         yield Finding(
-            f"{place.path} is {text}, and no whole number",
+            f"{place.path} is {text}, not a whole number",
             (place.label("refused"),),
             ("the value becomes the text of a flag, and int() takes no point and no exponent",),
             "write a whole number" if text >= 1 else "remove it",
@@ -280,7 +280,7 @@ def _variable_finding(at: Place, name: str, wanted: str) -> Finding:
     return Finding(
         f"{name} becomes no flag of SimpleTuner",
         (at.key_label("not read"),),
-        ("only the variables that it lists become flags: others are put into the surroundings",),
+        ("only the variables that it lists become flags: others become environment variables",),
         wanted,
     )
 

@@ -194,7 +194,7 @@ def _layers(document: Document) -> Iterator[Finding]:
         yield Finding(
             f"SimpleTuner's {kind} has no validation_guidance_skip_layers",
             (at.label("refused"),),
-            (f"it exists only for {', '.join(_SKIPPED[:2])} and their kin",),
+            (f"it exists only for {', '.join(_SKIPPED[:2])} and related families",),
             "remove it",
         )
 

@@ -149,7 +149,7 @@ def _biased(document: Document) -> Iterator[Finding]:
         yield Finding(
             f"no time step is from {begin:g} on and below {end:g}: nothing is biased",
             (at.label("empty"), *([last.label("", primary=False)] if last and last != at else [])),
-            ("the weights of that slice are raised, and it holds none",),
+            ("the weights of that slice are raised, and it is empty",),
             "write the smaller number as timestep_bias_begin",
         )
 
@@ -162,7 +162,7 @@ def _offloaded(document: Document) -> Iterator[Finding]:
         yield Finding(
             "optimizer_offload_gradients does nothing without optimizer_cpu_offload_method",
             (at.label("not read"), *also(method)),
-            ("the optimizer is built as it is where no method is named",),
+            ("the optimizer is built as if no method is named",),
             "write optimizer_cpu_offload_method: torchao, or remove it",
         )
 
@@ -205,7 +205,7 @@ def _processes(run: LintContext, document: Document) -> Iterator[Finding]:
             f"num_processes {at.value} is not read by `simpletuner train`",
             (at.label("one process is started"),),
             (
-                "the launcher reads TRAINING_NUM_PROCESSES, of config.env or the surroundings",
+                "the launcher reads TRAINING_NUM_PROCESSES, from config.env or the environment",
                 "`simpletuner jobs`, which comes with 4.x, reads it here",
             ),
             f"write TRAINING_NUM_PROCESSES={at.value} in config.env, or start with "

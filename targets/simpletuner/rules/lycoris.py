@@ -128,7 +128,7 @@ def _unread(document: Document) -> Iterator[Finding]:
             yield Finding(
                 f"a LyCORIS file has no key `{key}`",
                 (at.key_label("not read"),),
-                ("any keyword is taken, and those that are not known are left",),
+                ("any keyword is accepted, and unknown ones are ignored",),
                 f"did you mean `{near}`?",
                 severity="warning",
                 consequence="silent",

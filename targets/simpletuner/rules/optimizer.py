@@ -38,7 +38,7 @@ def optimizer_config_unreadable(run: LintContext) -> Iterator[Finding]:
         for part in at.value.split(","):
             name, sign, value = (each.strip() for each in part.partition("="))
             if not sign:
-                yield _finding(at, f"`{part}` is no setting: it lacks a sign of equality")
+                yield _finding(at, f"`{part}` is no setting: it has no equals sign")
                 break
             if "." in value and _NUMBER.fullmatch(value) is None:
                 yield _finding(at, f"`{value}` is no number of {name}")
@@ -55,10 +55,10 @@ def _is_left_as_text(value: str) -> bool:
 
 def _finding(at: Place, what: str) -> Finding:
     return Finding(
-        f"optimizer_config cannot be taken apart: {what}",
+        f"optimizer_config cannot be parsed: {what}",
         (at.label("refused"),),
         (
-            "it is cut at each comma, and each part at its sign of equality",
+            "it is split at each comma, and each part at its equals sign",
             "betas have flags of their own, optimizer_beta1 and optimizer_beta2",
         ),
         "write optimizer_config: weight_decay=0.01,eps=1e-8",
@@ -288,7 +288,7 @@ def gradient_precision_ignored(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             "gradient_precision fp32 does nothing",
-            (place.label("set back to unmodified"),),
+            (place.label("reset to unmodified"),),
             ("it holds only for optimizers that declare it, and none does",),
             "remove it",
             Fix((place.removed(),), "safe") if place.document.format == "json" else None,

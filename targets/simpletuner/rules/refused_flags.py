@@ -226,7 +226,7 @@ def _endless(steps: Place | None, passes: Place | None) -> Iterator[Finding]:
         yield Finding(
             "neither max_train_steps nor num_train_epochs is above 0",
             (passes.label("refused"), *also(steps)),
-            ("it is found when the data sets have been read and counted",),
+            ("it is checked after the data sets were counted",),
             "write a number for one of them",
             consequence="init",
         )
@@ -290,7 +290,7 @@ def _not_there(at: Place, what: str) -> Finding:
     return Finding(
         what,
         (at.label("refused"),),
-        ("the code of the family has to take part in it",),
+        ("the code of the family must support it",),
         "remove it, or take another family",
         consequence="init",
     )

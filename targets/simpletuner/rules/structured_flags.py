@@ -105,7 +105,7 @@ def _lost(document: Document) -> Iterator[Finding]:
     for at in (said(document, name) for name in _LOST):
         if at is not None and isinstance(at.value, dict) and at.value:
             yield Finding(
-                f"{at.path} is a mapping, and is not handed on",
+                f"{at.path} is a mapping, and is not passed on",
                 (at.key_label("not read"),),
                 ("a mapping becomes no flag: training continues without it",),
                 "write it as the text of JSON, or name a file that holds it",

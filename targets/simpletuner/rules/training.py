@@ -83,7 +83,7 @@ def _strides(document: Document) -> Iterator[Finding]:
         yield Finding(
             f"{_STRIDE} {at.value} is below gradient_checkpointing_interval {every:g}",
             (at.label("refused"), *also(interval)),
-            ("segments of that length would lie on each other",),
+            ("segments of that length would overlap",),
             f"write {every:g} or more",
         )
 

@@ -40,7 +40,7 @@ def data_sets_never_trained(run: LintContext) -> Iterator[Finding]:
         if not trained and first is not None and all(each.kind in _STORES for each in sets):
             yield Finding(
                 f"{document.name} has no data set to train on",
-                (first.key_label("a store, and nothing to fill it with"),),
+                (first.key_label("a store without training data"),),
                 (),
                 "add an entry with dataset_type: image and an instance_data_dir",
             )
@@ -138,7 +138,7 @@ def _of_methods(document: Document, trained: Sequence[DataSet]) -> Iterator[Find
     at = next((each for each in asked if is_on(each)), None)
     bare = [each for each in trained if each.kind == "image" and not _has(each)]
     if at is not None and bare:
-        yield _conditioning_finding(at, bare[0], f"{at.path} needs a condition for each picture")
+        yield _conditioning_finding(at, bare[0], f"{at.path} needs a conditioning image for each image")
 
 
 def _of_flavours(document: Document, trained: Sequence[DataSet]) -> Iterator[Finding]:
@@ -155,7 +155,7 @@ def _conditioning_finding(at: Place, bare: DataSet, what: str) -> Finding:
     place = bare.place("id") or bare.place("type")
     return Finding(
         f"{what}, and {bare.value('id', 'a data set')} has no conditioning_data",
-        (at.label("needs pictures of conditions"), *also(place, "has none")),
+        (at.label("needs conditioning images"), *also(place, "has none")),
         (),
         "name a data set with dataset_type: conditioning in its conditioning_data",
     )
@@ -201,8 +201,8 @@ def data_folder_is_a_file(run: LintContext) -> Iterator[Finding]:
             if at.value.lower().endswith(_FILES):
                 yield Finding(
                     f"instance_data_dir names the file {at.value}",
-                    (at.label("a folder of pictures is wanted"),),
-                    ("the folder is searched for pictures, and none is found",),
+                    (at.label("a folder of images is expected"),),
+                    ("the folder is searched for images, and none is found",),
                     "name the folder",
                 )
 
@@ -296,7 +296,7 @@ def _limit_finding(at: Place, what: str, bound: int, consequence: Consequence) -
     return Finding(
         f"{name} {at.value} {what}",
         (at.label("refused"),),
-        ("a number in the other unit is taken for a slip, and so is this one",),
+        ("the check for a number in the other unit refuses it",),
         f"write {bound}, or leave it out",
         consequence=consequence,
     )
@@ -326,7 +326,7 @@ def _maximum_finding(at: Place, when: Consequence = "parse") -> Finding:
     return Finding(
         "maximum_image_size is written without target_downsample_size",
         (at.label("refused alone"),),
-        ("a picture above the limit is scaled down to the target before it is cropped",),
+        ("an image above the limit is scaled down to the target before it is cropped",),
         "write target_downsample_size too",
         consequence=when,
     )

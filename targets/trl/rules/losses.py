@@ -79,7 +79,7 @@ def _clip_bounds(document: Document) -> Iterator[Finding]:
             high_at,
             low_at,
             f"epsilon_high {high:g} is below epsilon {low:g}",
-            "raising a likely answer is clipped sooner than lowering it; DAPO has 0.28 over 0.2",
+            "raising a probability is clipped sooner than lowering it; DAPO uses 0.28 and 0.2",
             "write 0.28, or remove epsilon_high",
         )
     top_at = trl(document, "delta")

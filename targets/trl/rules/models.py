@@ -67,8 +67,8 @@ reference_synced_and_precomputed = rows(
         Row(
             "dpo|kto:sync_ref_model=true & precompute_ref_log_probs=true",
             "sync_ref_model cannot be combined with precompute_ref_log_probs",
-            label="moves the reference",
-            beside_label="takes it as fixed",
+            label="updates the reference",
+            beside_label="assumes that it is fixed",
             help="turn off sync_ref_model, or precompute_ref_log_probs",
             mend=Mend("unsafe", write=False, at=1),
         ),

@@ -13,8 +13,8 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.compiler.lints.schemas import schemas
 
 _SYNC: Final = (
-    Need("ref_model_mixup_alpha", ("sync_ref_model",), "the reference stays as it is"),
-    Need("ref_model_sync_steps", ("sync_ref_model",), "the reference stays as it is"),
+    Need("ref_model_mixup_alpha", ("sync_ref_model",), "the reference is not updated"),
+    Need("ref_model_sync_steps", ("sync_ref_model",), "the reference is not updated"),
 )
 _SERVER: Final = ("vllm_server_host", "vllm_server_port", "vllm_server_base_url")
 _LOCAL: Final = (
@@ -36,7 +36,7 @@ _ENGINES: Final = (
         Need(
             f"{key} & vllm_mode=server & use_vllm",
             ("vllm_mode=colocate",),
-            "the server has its own",
+            "the server has its own settings",
         )
         for key in _LOCAL
     ),
@@ -56,7 +56,7 @@ _NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
             ("precompute_ref_log_probs",),
             "they are computed on the fly",
         ),
-        Need("discopop_tau", ("loss_type~discopop",), "only that loss has such a number"),
+        Need("discopop_tau", ("loss_type~discopop",), "only that loss reads it"),
     ),
     "grpo": (*_SYNC, *_ENGINES),
     "rloo": (*_SYNC, *_ENGINES),
@@ -267,11 +267,11 @@ def _of_dpo(run: LintContext, document: Document) -> Iterator[Finding]:
     is_late = run.runs("trl>=1") is not False
     is_other = kind is not None and kind.value != "reverse_kl" and not named <= _DIVERGENT
     if kind is not None and loss is not None and is_late and is_other:
-        yield _pair(kind, loss, "the term that cancels between pairs does not here")
+        yield _pair(kind, loss, "a term that cancels out for pairs does not in this loss")
     weighting = document.get("use_weighting")
     is_on = weighting is not None and weighting.value is True
     if weighting is not None and loss is not None and is_on and named & {"aot", "aot_unpaired"}:
-        yield _pair(weighting, loss, "that loss sorts the samples")
+        yield _pair(weighting, loss, "that loss sorts its samples")
 
 
 def _clip(document: Document) -> Iterator[Finding]:

@@ -38,7 +38,7 @@ _ASKED_AGAIN: Final = "Liger's loss runs the reference model at each step"
 _HEAD_READ: Final = "Liger's loss reads the weight of lm_head itself, past its adapter"
 _HEADS: Final = ("peft:target_modules~'lm_head'", "lora_target_modules~'lm_head'")
 """The head as an entry of a list: `all-linear` leaves it out."""
-_CAP_WINS: Final = "the older word is copied over the new one"
+_CAP_WINS: Final = "the older key overwrites the new one"
 _SILENT: Final = (
     replace(
         _pair(
@@ -68,7 +68,7 @@ _SILENT: Final = (
             "slow",
         ),
         message="{0.path} is read by nothing beside {1.path}",
-        label="computed for nothing",
+        label="computed in vain",
         help="remove precompute_ref_log_probs",
         severity="warning",
     ),
@@ -105,7 +105,7 @@ _BEFORE_LIGER: Final = "hinge|ipo|exo_pair|robust|bco_pair|aot|aot_pair"
 _STREAMED: Final = "a stream has no length, and is not read twice"
 _TWO_SIDED: Final = "does not support two-sided GRPO loss yet"
 _TOKENS: Final = "Liger Kernels currently only support token-level importance sampling"
-_NOT_REENTRANT: Final = "the recomputation that selects what is kept is not reentrant"
+_NOT_REENTRANT: Final = "selective recomputation is not reentrant"
 _SELECTED: Final = _pair(
     "sft:gradient_checkpointing_kwargs.selective=true",
     "gradient_checkpointing_kwargs.use_reentrant=true",

@@ -39,10 +39,10 @@ def assistant_mask_empty(run: LintContext) -> Iterator[Finding]:
         name = f"/{str(model.value).lower().rpartition('/')[2]}"
         if _UNMARKED.search(name):
             yield Finding(
-                f"the chat template of {model.value} does not mark the assistant's words",
+                f"the chat template of {model.value} does not mark the assistant's tokens",
                 (at.label("finds none"), model.label("", primary=False)),
-                ("a mask is made of what stands between generation and endgeneration",),
-                "give a template with the marks as chat_template_path, or use TRL 1.1 and later",
+                ("the mask covers the text between generation and endgeneration",),
+                "set chat_template_path to a template with the marks, or use TRL 1.1 and later",
             )
 
 

@@ -191,5 +191,5 @@ def _width(run: LintContext, document: Document) -> Iterator[Finding]:
         (at.label("refused"),),
         ("each group of that many processes holds one engine, and every process is in a group",),
         f"write {fitting}",
-        sum=(Term("processes", world, ""), Term("of one engine", width, "")),
+        sum=(Term("processes", world, ""), Term("of each engine", width, "")),
     )

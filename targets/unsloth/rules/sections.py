@@ -37,7 +37,7 @@ def _no_paths(files: Place) -> Iterator[Finding]:
         if not isinstance(each, str):
             yield Finding(
                 f"`{files.path}` cannot hold {each!r}",
-                (files.label("holds what is no path"),),
+                (files.label("contains a value that is no path"),),
                 (),
                 "write paths as text",
             )

@@ -91,7 +91,9 @@ OF_ENGINES: Final = (
     _words(_in_any("torchtitan", "spmd_backend"), "default|full_dtensor|spmd_types"),
     _words(_in_any("torchtitan", "activation_checkpoint"), "selective|full|none"),
     _words("engine.distributed_strategy", "fsdp2|megatron_fsdp|ddp"),
-    _number("engine.pp_size", ">1", "write pp_size: 1", why="this backend has no pipeline"),
+    _number(
+        "engine.pp_size", ">1", "write pp_size: 1", why="this backend has no pipeline parallelism"
+    ),
     *(
         _words(_of_rates(name), _DTYPES, since="verl>=0.9")
         for name in ("main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
@@ -123,14 +125,14 @@ OF_ROLLOUT: Final = (
         ">1",
         "write tensor_model_parallel_size instead",
         beside=f"{_ROLLOUT}.name=vllm|sglang|trtllm",
-        why="no engine is split into a pipeline",
+        why="no engine supports pipeline parallelism",
     ),
     _number(
         f"{_ROLLOUT}.moe_tensor_parallel_size",
         ">1",
         "remove it",
         beside=f"{_ROLLOUT}.name!=trtllm",
-        why="TensorRT-LLM alone has it",
+        why="only TensorRT-LLM has it",
     ),
     _number(f"{_ROLLOUT}.trace.max_samples_per_step_per_worker", "<0", "write a number, or null"),
     _words(f"{_SPLIT}.transfer_backend", "nixl|mooncake|ascend|mori|fake", beside=_IS_SPLIT),
@@ -145,13 +147,13 @@ OF_ROLLOUT: Final = (
     ),
     Row(
         f"verl:{_IS_SPLIT} & {_ROLLOUT}.name!=sglang|vllm",
-        "{1.path} {1.value} does not part prompts and answers",
+        "{1.path} {1.value} does not separate prefill and decoding",
         "refused",
         help="write sglang or vllm",
     ),
     Row(
         f"verl:{_SPLIT}=true|false|enabled",
-        "{0.path} is no word: it is a block",
+        "{0.path} must be a block",
         "no block",
         help="write disaggregation: {{enabled: true}}",
     ),
@@ -194,19 +196,19 @@ OF_DISTILLATION: Final = (
     Row(
         f"verl:{_LOSS}.loss_mode=k1 & {_TEACHES} & no {_LOSS}.use_policy_gradient=true",
         "{0.path} k1 requires a policy's gradient",
-        "no gradient of the teacher",
+        "no gradient to the teacher",
         help="write k3, or use_policy_gradient: true",
     ),
     Row(
         f"verl:{_LOSS}.topk=null & {_TEACHES} & {_LOSS}.loss_mode=forward_kl_topk",
-        "{0.path} is empty, and the loss compares so many words",
+        "{0.path} is empty, and the loss compares that many tokens",
         "no number",
         help="write topk: 32",
     ),
     Row(
         f"verl:{_TEACHER}.inference.name!=vllm|sglang & {_TEACHES}"
         f" & {_LOSS}.loss_mode=forward_kl_topk",
-        "{0.path} {0.value} gives no likelihoods of a teacher",
+        "{0.path} {0.value} returns no log-probabilities of a teacher",
         "not taken",
         help="write vllm or sglang",
     ),

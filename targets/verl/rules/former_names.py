@@ -18,7 +18,7 @@ _MOVED: Final = {
 _ROWS: Final = tuple(
     Row(
         f"verl:{old}?",
-        "{0.path} is read by nothing",
+        "{0.path} has no effect",
         "without effect",
         "the section is kept for older files, and main_ppo of verl 0.9 no longer looks at it",
         f"write {new}",

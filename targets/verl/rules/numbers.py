@@ -55,7 +55,7 @@ def _devices(section: str, width: str) -> _Sum:
         (f"{section}.ppo_micro_batch_size", width, *_MACHINES),
         (None, 1, None, 1),
         lambda samples, width, each, nodes: samples * width < each * nodes,
-        "a micro batch of {0} samples is less than the devices",
+        "a micro batch of {0} samples has fewer samples than devices",
         f"write {section}.ppo_micro_batch_size_per_gpu",
         (f"{section}.use_dynamic_bsz",),
     )
@@ -128,7 +128,7 @@ _SUMS: Final = (
         (f"{_TEACHER}.inference.engine_kwargs.vllm.max_logprobs", f"{_LOSS}.topk"),
         (None, 32),
         lambda most, wanted: most < wanted,
-        "vLLM gives {0} likelihoods, and the loss compares {1}",
+        "vLLM returns {0} log-probabilities, and the loss compares {1}",
         "write max_logprobs: {1}, or more",
         only=(f"{_LOSS}.loss_mode", "forward_kl_topk"),
     ),

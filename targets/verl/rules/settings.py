@@ -45,7 +45,7 @@ SETTING_REFUSED_BY_VERL: Final = rows(
             "verl:engine.ulysses_sequence_parallel_size>1",
             "{0.key} {0.value} cannot be combined with {1.path} {1.value}",
             "refused",
-            "ranks share a sequence of all samples in a row",
+            "ranks split one sequence of all samples",
             "remove model.use_remove_padding, which is true by default",
             beside=("model.use_remove_padding=false",),
         ),

@@ -91,7 +91,7 @@ def _overridden(run: LintContext, document: Document) -> Iterator[Finding]:
     if run.said("deepspeed", _ACCUMULATION) is None:
         yield Finding(
             f"{file.value} has no {_ACCUMULATION}",
-            (file.label("read as it stands"),),
+            (file.label("read unchanged"),),
             ("it is multiplied in the first line of the log: TypeError, NoneType and int",),
             f"write {_ACCUMULATION} into the file, 1 for none",
             consequence="step",
@@ -110,7 +110,7 @@ def _overridden(run: LintContext, document: Document) -> Iterator[Finding]:
             if held is not None
             else f"{flag} {at.value} is not read beside deepspeed_config, which {told}",
             (at.label("overridden"), (held or file).label("", primary=False)),
-            ("the file is read as it stands, and the flag is set to what it says",),
+            ("the file is read unchanged, and the flag is set to what it says",),
             "write it in the file, and leave the flag out",
             severity="warning",
             consequence="silent",
@@ -168,7 +168,7 @@ def _of_visualglm(run: LintContext, document: Document) -> Iterator[Finding]:
         yield Finding(
             "finetune_visualglm.py is given none of use_lora, use_qlora and use_ptuning",
             (first.key_label("among these flags"),),
-            ("every weight is frozen that none of them trains: no parameter is left",),
+            ("all weights are frozen except those of these methods: no parameter is left",),
             "write --use_lora",
             consequence="init",
         )
@@ -176,9 +176,9 @@ def _of_visualglm(run: LintContext, document: Document) -> Iterator[Finding]:
     width = document.get("model_parallel_size")
     if width is not None and is_whole(width.value) and width.value > 1:
         yield Finding(
-            f"model_parallel_size {width.value} is not what visualglm-6b is stored in",
+            f"model_parallel_size {width.value} differs from the parts of visualglm-6b",
             (width.label("of one part"),),
-            ("each part looks for a file of its own: mp_rank_01_model_states.pt is not there",),
+            ("each part needs its own file: mp_rank_01_model_states.pt is not there",),
             "write 1, or split it first with overwrite_args={'model_parallel_size': ...}",
             consequence="load",
         )
