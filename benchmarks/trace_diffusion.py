@@ -13,7 +13,7 @@ _SEGMENTED: Final = frozenset({"sd3-medium", "flux.1-dev"})
 _MEASURED: Final = frozenset({"pixart-sigma-xl-2-1024", "wan2.1-t2v-1.3b"})
 """Models whose blocks were measured on their class: only adapters are trained on them."""
 _EDITS: Final = frozenset({"flux.1-kontext-dev", "qwen-image-edit-2511"})
-"""Models that take reference pictures beside the picture to be painted."""
+"""Models that take reference images."""
 _ATTENTION: Final = ("to_q", "to_k", "to_v", "to_out.0")
 
 

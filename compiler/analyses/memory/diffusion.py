@@ -78,12 +78,12 @@ def _tokens(workload: Workload) -> Tokens:
 
 
 def given_pictures(workload: Workload) -> int:
-    """Pictures of a sample beside the one to be painted."""
+    """The number of reference images of a sample."""
     return workload.data.images - 1 if workload.architecture.references else 0
 
 
 def seen_tokens(workload: Workload) -> int:
-    """Tokens that the text encoder makes of the pictures beside the one to be painted."""
+    """Tokens of the reference images in the text encoder."""
     found = workload.architecture.references
     return found.seen * given_pictures(workload) if found else 0
 
