@@ -1,4 +1,4 @@
-"""Putting a language model and a vision tower together."""
+"""Combining a language model and a vision tower."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from tunec.schemas.models.architecture import Architecture, ImageTokens, Stack
 
 
 class Parts(Struct, frozen=True, kw_only=True):
-    """A vision-language model, ready to be grown."""
+    """A vision-language model whose tree can be built."""
 
     backbone: Backbone
     tower: tuple[Stack, ...]

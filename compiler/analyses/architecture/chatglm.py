@@ -233,7 +233,7 @@ def _qformer(facts: Facts) -> Backbone:
 
 
 def _crossed(facts: Facts) -> Sequence[bool]:
-    """Read which layers attend to the image: `is_decoder`, one flag a layer."""
+    """Read which layers attend to the image: `is_decoder`, one flag for each layer."""
     flags = facts.get("is_decoder")
     if isinstance(flags, list | tuple):
         return [flag is True for flag in flags]

@@ -1,4 +1,4 @@
-"""Heads that classify sequences or tokens, on the body of a model that writes or fills in words.
+"""Heads that classify sequences or tokens, on the body of a causal or masked language model.
 
 Read from transformers 5.23.0: `modeling_layers.py`, `GenericForSequenceClassification` and
 `GenericForTokenClassification`; `models/bert/modeling_bert.py`, `BertForSequenceClassification` and
@@ -20,20 +20,20 @@ SUFFIXES: Final[Mapping[str, ClassifierKind]] = {
     "ForSequenceClassification": "sequence-classifier",
     "ForTokenClassification": "token-classifier",
 }
-"""How the names of such classes end."""
+"""Suffixes of the names of such classes."""
 _USUAL: Final = 2
-"""Labels where a config names none (transformers `PretrainedConfig.num_labels`)."""
+"""The number of labels if a config names none (transformers `PretrainedConfig.num_labels`)."""
 _LABELS: Final = ("num_labels", "id2label", "label2id")
 _CLASS: Final = re.compile(r"(For[A-Z]\w*|LMHeadModel|Model)$")
 
 
 class _Layer(Struct, frozen=True):
-    """A module of a head, after the body."""
+    """A module of a head, which follows the body."""
 
     path: str
-    """Beginning with `*.` inside of the body."""
+    """A path that begins with `*.` is inside the body."""
     wide: bool = True
-    """Whether it gives the hidden width; otherwise a number for each label."""
+    """Whether its outputs have the hidden width; otherwise there is one for each label."""
     bias: bool = True
     norm: bool = False
 
@@ -70,23 +70,23 @@ _TOKENS_SCORED: Final = frozenset(
 _TOKENS_CLASSIFIED: Final = frozenset(
     {"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "mpt"}
 )
-"""Of these, those whose head for tokens is a module of another name."""
+"""Of these families, those whose head for tokens is a module of another name."""
 _SEQUENCES_SCORED: Final = (
     _TOKENS_SCORED
     | _TOKENS_CLASSIFIED
     | {"deepseek_v2", "gemma3_text", "gptj", "olmo", "olmo2", "olmo3", "opt", "phimoe"}
 )
-"""Models that write and have such classes, of which each has one projection."""
+"""Families of causal models that have such classes; each head is one projection."""
 
 
 def head_named(config: Mapping[str, Any]) -> ClassifierKind | None:
-    """What a config's class classifies; None: it is another class."""
+    """What a config's class classifies; None if it does not classify."""
     named = _named(config)
     return next((kind for end, kind in SUFFIXES.items() if named.endswith(end)), None)
 
 
 def in_words(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config of the same body with a language model's head, as its card has it."""
+    """The config of the same body with a language model's head, as in its card."""
     is_encoder = config.get("model_type") in _SEQUENCE
     named = _CLASS.sub("ForMaskedLM" if is_encoder else "ForCausalLM", _named(config))
     facts = {key: value for key, value in config.items() if key not in _LABELS}
@@ -94,7 +94,7 @@ def in_words(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def for_task(config: Mapping[str, Any], task: Task | None) -> Mapping[str, Any]:
-    """The config of the class that a task asks for, with its labels."""
+    """The config of the class that a task needs, with its labels."""
     if task is None:
         return config
     kind, labels = task.asked
@@ -104,9 +104,10 @@ def for_task(config: Mapping[str, Any], task: Task | None) -> Mapping[str, Any]:
 
 
 def with_head(words: Architecture, config: Mapping[str, Any]) -> Architecture:
-    """Put the head that a config names in the place of a language model's.
+    """Replace a language model's head by the head that a config names.
 
-    Raises `UnusableConfig` for a family whose head is not known, or labels that are no number.
+    Raises `UnusableConfig` for a family whose head is not known, or if the number of labels is
+    invalid.
     """
     kind = head_named(config)
     layers = _layers(words, kind) if kind is not None else ()

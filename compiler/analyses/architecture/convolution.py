@@ -7,7 +7,7 @@ from tunec.compiler.analyses.architecture.tree import Tree
 
 
 def resnet(tree: Tree, inputs: int, outputs: int, time: int = 0) -> None:
-    """Add a `ResnetBlock2D`; `time` is the width of the time embedding, 0 where it has none."""
+    """Add a `ResnetBlock2D`; `time` is the width of the time embedding, 0 if it has none."""
     tree.norm("norm1", inputs, bias=True)
     tree.conv("conv1", outputs, inputs, 3, 3)
     if time:

@@ -1,4 +1,4 @@
-"""Dense decoders whose configs use Llama's keys: one row a family.
+"""Dense decoders whose configs use Llama's keys: one row for each family.
 
 Read from transformers 5.23.0, `models/<family>/modeling_<family>.py`; InternLM2, which runs in its
 own code, from OpenGVLab/InternVL (2410d1dbf208), `internvl_chat/internvl/model/internlm2/`.
@@ -25,25 +25,25 @@ from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
 
 Bias = bool | str
-"""Fixed by the code, or the config key that says it."""
+"""Fixed by the code, or the config key that decides it."""
 
 Windows = Callable[[Facts, int], tuple[int | None, int]]
 """From a config and its number of layers: the window, and how many layers have it."""
 
 
 def no_window(_: Facts, __: int) -> tuple[int | None, int]:
-    """Every layer attends to everything."""
+    """Every layer attends to all earlier tokens."""
     return None, 0
 
 
 def every_layer(facts: Facts, layers: int) -> tuple[int | None, int]:
-    """Mistral: `sliding_window`, where set, holds for all layers."""
+    """Mistral: `sliding_window`, if set, holds for all layers."""
     window = facts.size("sliding_window") or None
     return window, layers if window else 0
 
 
 def upper_layers(facts: Facts, layers: int) -> tuple[int | None, int]:
-    """Qwen: windows only where `use_sliding_window`, from layer `max_window_layers` on."""
+    """Qwen: windows only with `use_sliding_window`, from layer `max_window_layers` on."""
     if not facts.flag("use_sliding_window"):
         return None, 0
     return typed_windows(facts, layers - min(facts.size("max_window_layers"), layers))
@@ -60,7 +60,7 @@ def all_but_each(period: int, key: str = "") -> Windows:
 
 
 def unroped_layers(facts: Facts, layers: int) -> tuple[int | None, int]:
-    """SmolLM3: where `use_sliding_window`, the layers without rotary positions have the window."""
+    """SmolLM3: with `use_sliding_window`, the layers without rotary positions have the window."""
     if not facts.flag("use_sliding_window"):
         return None, 0
     roped = facts.sizes("no_rope_layers")
@@ -69,7 +69,7 @@ def unroped_layers(facts: Facts, layers: int) -> tuple[int | None, int]:
 
 
 def typed_windows(facts: Facts, otherwise: int) -> tuple[int | None, int]:
-    """Count the windowed layers: by `layer_types` where the config has it, else `otherwise`."""
+    """Count the windowed layers: by `layer_types` if the config has it, else `otherwise`."""
     window = facts.size("sliding_window") or None
     types = facts.texts("layer_types")
     count = sliding(types) if types else otherwise
@@ -136,7 +136,7 @@ def llama_like(dialect: Dialect, facts: Facts) -> Backbone:
 
 
 def stablelm(dialect: Dialect, facts: Facts) -> Backbone:
-    """Read StableLM: a parallel residual has one norm; query and key norms are one a head."""
+    """Read StableLM: a parallel residual has one norm; each head has its own query and key norm."""
     names = dialect.names
     if facts.flag("use_parallel_residual"):
         names = Names(norms=("input_layernorm",))

@@ -15,7 +15,7 @@ _TIME_CHANNELS: Final = 256
 
 
 def sd3(facts: Facts) -> Architecture:
-    """Derive an SD3Transformer2DModel; the last block leaves the text stream alone."""
+    """Derive an SD3Transformer2DModel; the last block does not update the text stream."""
     heads, head_dim = facts.count("num_attention_heads"), facts.count("attention_head_dim")
     hidden, layers = heads * head_dim, facts.count("num_layers")
     patch, latents = facts.count("patch_size"), facts.count("in_channels")
@@ -47,7 +47,7 @@ def sd3(facts: Facts) -> Architecture:
 def _grow_sd3_blocks(
     tree: Tree, hidden: int, layers: int, dual: tuple[int, ...], normed: int
 ) -> None:
-    """Add the `JointTransformerBlock`s; `dual` ones attend to the picture a second time."""
+    """Add the `JointTransformerBlock`s; `dual` ones attend to the image a second time."""
     block, last = tree.each("transformer_blocks", range(layers)), layers - 1
     joint, final = (tree.each("transformer_blocks", indices) for indices in (range(last), (last,)))
     plain = [layer for layer in range(layers) if layer not in dual]
@@ -123,7 +123,7 @@ def _grow_flux_single(block: Tree, hidden: int, head_dim: int) -> None:
 
 
 def _grow_own(attention: Tree, hidden: int, normed: int) -> None:
-    """Add the projections of the picture's stream; `normed` is the width of the norms, or 0."""
+    """Add the projections of the image's stream; `normed` is the width of the norms, or 0."""
     for name in ("to_q", "to_k", "to_v"):
         attention.linear(name, hidden, hidden, bias=True)
     if normed:

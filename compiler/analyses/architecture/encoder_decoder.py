@@ -1,4 +1,4 @@
-"""Encoder-decoder language models, and their encoders alone: T5 and BART, with their kin.
+"""Encoder-decoder language models, and their encoders alone: T5, BART and related families.
 
 Read from transformers 5.23.0, `models/t5/modeling_t5.py`, `models/umt5/modeling_umt5.py`, and of
 BART's kin `models/<family>/modeling_<family>.py`. Transformers 5 ties the output projection of
@@ -31,7 +31,7 @@ class T5Sizes(Struct, frozen=True):
     """Every layer has its own relative positions (UMT5), not the first one alone."""
 
     def stack(self, part: Part, layers: int, *, decodes: bool) -> Stack:
-        """Sum one half up."""
+        """Sum up one half."""
         return Stack(
             part=part,
             layers=layers,
@@ -124,17 +124,17 @@ _BART: Final = Names(
 
 
 class BartForm(Struct, frozen=True):
-    """How one of BART's kin differs from it."""
+    """How a family related to BART differs from it."""
 
     positions: Literal["learned", "fixed", ""] = "learned"
-    """Fixed: a table of sinusoids that is never trained; "": none that is a parameter."""
+    """Fixed: a table of sinusoids that is never trained; "": no parameter for positions."""
     offset: int = 0
     """Rows of the table beyond the context."""
     embedding_norm: bool = False
     final_norm: bool = False
 
     def grow(self, half: Tree, facts: Facts, hidden: int) -> None:
-        """Add what an encoder or a decoder has beside its layers."""
+        """Add the modules of an encoder or a decoder outside its layers."""
         rows = facts.count("max_position_embeddings") + self.offset
         if self.positions:
             half.embedding("embed_positions", rows, hidden, fixed=self.positions == "fixed")
@@ -148,7 +148,7 @@ _BART_FORM: Final = BartForm(offset=2, embedding_norm=True)
 
 
 def bart(facts: Facts, form: BartForm) -> Architecture:
-    """Derive BART, or one of its kin."""
+    """Derive BART, or a related family."""
     hidden, vocab = facts.count("d_model"), facts.count("vocab_size")
     tied = facts.flag("tie_word_embeddings")
     shares = facts.family != "marian" or facts.flag("share_encoder_decoder_embeddings")

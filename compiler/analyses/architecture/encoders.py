@@ -1,7 +1,7 @@
-"""Encoders: BERT and its kin, the text models of CLIP.
+"""Encoders: BERT and related families, the text models of CLIP.
 
 Read from transformers 5.23.0, `models/bert/modeling_bert.py`, `models/roberta/modeling_roberta.py`,
-`models/clip/modeling_clip.py`. `architectures` says what stands on the encoder.
+`models/clip/modeling_clip.py`. `architectures` names the head.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,8 +36,8 @@ def bert(
 ) -> Architecture:
     """Derive BERT or RoBERTa, with a masked-language head or else with a pooler.
 
-    `prefix` is where the encoder stands beside a head, `norm` the head's norm. Where positions
-    begin after that of padding, the table's first rows stand for no token.
+    `prefix` is the path of the encoder beside a head, `norm` the head's norm. If positions begin
+    after that of padding, the table's first rows are not used by any token.
     """
     sizes = vit_sizes(facts)
     layers = dense(_BERT, sizes)
@@ -71,7 +71,7 @@ def bert(
 
 
 def _padding(facts: Facts) -> int:
-    """The id of the token that fills up: 1 in the classes of RoBERTa's kind, if nothing is set."""
+    """The id of the padding token: 1 in RoBERTa's classes, if nothing is set."""
     return facts.size("pad_token_id") if facts.has("pad_token_id") else 1
 
 
@@ -92,7 +92,7 @@ def _grow_masked_head(head: Tree, norm: str, hidden: int, vocab: int, *, tied: b
 
 
 def clip_text(facts: Facts) -> Architecture:
-    """Derive a CLIP text model, with its projection where `architectures` names it."""
+    """Derive a CLIP text model, with its projection if `architectures` names it."""
     layers = dense(VIT, replace(vit_sizes(facts), causal=True), "text_encoder")
     hidden, context = layers.sizes.hidden, facts.count("max_position_embeddings")
     projects = "CLIPTextModelWithProjection" in facts.texts("architectures")

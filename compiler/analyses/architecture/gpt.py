@@ -110,13 +110,13 @@ def gpt2(facts: Facts) -> Backbone:
 
 
 def gpt_bigcode(facts: Facts) -> Backbone:
-    """Read SantaCoder and StarCoder: one key-value head where `multi_query`."""
+    """Read SantaCoder and StarCoder: one key-value head with `multi_query`."""
     sizes = _old_keys(facts)
     return dense(_GPT2, replace(sizes, kv_heads=1) if facts.flag("multi_query") else sizes)
 
 
 def gptj(facts: Facts) -> Backbone:
-    """Read GPT-J: rotary, no biases in attention, one in the output projection."""
+    """Read GPT-J: rotary positions, no biases in attention, one in the output projection."""
     sizes = replace(_old_keys(facts), qkv_bias=False, output_bias=False, head_bias=True)
     return dense(_GPTJ, sizes)
 
@@ -127,7 +127,7 @@ def codegen(facts: Facts) -> Backbone:
 
 
 def gpt_neo(facts: Facts) -> Backbone:
-    """Read GPT-Neo: every other layer, or as `attention_types` says, is local."""
+    """Read GPT-Neo: every other layer is local, or those that `attention_types` lists."""
     hidden, layers, heads = (facts.count(key) for key in ("hidden_size", "num_layers", "num_heads"))
     context, local = facts.count("max_position_embeddings"), _local_layers(facts, layers)
     sizes = Dimensions(
@@ -169,7 +169,7 @@ def _local_layers(facts: Facts, layers: int) -> int:
 
 
 def bloom(facts: Facts) -> Backbone:
-    """Read BLOOM; old configs say `n_embed` for `hidden_size`."""
+    """Read BLOOM; old configs have `n_embed` for `hidden_size`."""
     hidden = facts.count("n_embed" if facts.has("n_embed") else "hidden_size")
     heads = facts.count("n_head")
     sizes = Dimensions(
@@ -192,7 +192,7 @@ def bloom(facts: Facts) -> Backbone:
 
 
 def falcon(facts: Facts) -> Backbone:
-    """Read Falcon; old configs say `n_embed` for `hidden_size`."""
+    """Read Falcon; old configs have `n_embed` for `hidden_size`."""
     hidden = facts.count("n_embed" if facts.has("n_embed") else "hidden_size")
     heads, bias = facts.count("num_attention_heads"), facts.flag("bias")
     sizes = Dimensions(
@@ -215,14 +215,14 @@ def falcon(facts: Facts) -> Backbone:
 
 
 def _falcon_kv_heads(facts: Facts, heads: int) -> int:
-    """`FalconAttention.__init__`: new decoders group, old ones have one head or all."""
+    """`FalconAttention.__init__`: new decoders group heads, old ones have one head or all."""
     if facts.flag("new_decoder_architecture"):
         return facts.count_or("num_kv_heads", heads)
     return 1 if facts.flag("multi_query") else heads
 
 
 def _falcon_norms(facts: Facts) -> tuple[str, ...]:
-    """`FalconDecoderLayer.__init__`: parallel attention has one norm, or two of other names."""
+    """`FalconDecoderLayer.__init__`: parallel attention has one norm, or two with other names."""
     if not facts.flag("parallel_attn"):
         return ("post_attention_layernorm", "input_layernorm")
     default = 2 if facts.flag("new_decoder_architecture") else 1
@@ -249,7 +249,7 @@ def mpt(facts: Facts) -> Backbone:
 
 
 def opt(facts: Facts) -> Backbone:
-    """Read OPT: two more learned positions than the context; 350m narrows its embedding."""
+    """Read OPT: two more learned positions than the context; 350m has a narrower embedding."""
     hidden, heads = facts.count("hidden_size"), facts.count("num_attention_heads")
     embedding, bias = facts.count_or("word_embed_proj_dim", hidden), facts.flag("enable_bias")
     context = facts.count("max_position_embeddings")

@@ -1,19 +1,19 @@
-"""How Idefics2 cuts pictures: four quarters before the whole, each within bounds on its sides.
+"""How Idefics2 splits images: four quarters before the whole, each within bounds on its sides.
 
 Read from transformers 5.23.0, `models/idefics2/image_processing_idefics2.py`, `split_images`,
-`get_resize_output_image_size` and `_preprocess`, which fills all of them up to the largest.
+`get_resize_output_image_size` and `_preprocess`, which pads all of them to the largest.
 """
 
 from tunec.schemas.models.architecture import ImageTokens
 
 
 def idefics2_pictures(images: ImageTokens) -> int:
-    """Pictures that one becomes: its quarters and itself, or itself alone."""
+    """The number of images that one becomes: its quarters and itself, or itself alone."""
     return images.max_slices + 1 if images.max_slices > 1 else 1
 
 
 def idefics2_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
-    """Patches of each of them."""
+    """The patches of each of them."""
     sizes = [_resized(images, width, height)]
     if images.max_slices > 1:
         halves = [(side // 2, side - side // 2) for side in (width, height)]

@@ -1,8 +1,8 @@
-"""How pictures become tokens in models whose architecture was read off their class: one row each.
+"""How images become tokens in models whose architecture was read off their class: one row each.
 
-A row reads the family's rule (`image_tokens`) off the model's config and its
-preprocessor_config.json, with the defaults of the image processor's class where those are silent. A
-family without a row takes no pictures in a plan.
+A row reads the family's rule (`image_tokens`) from the model's config and its
+preprocessor_config.json, with the defaults of the image processor's class if these lack a key. A
+family without a row takes no images in a plan.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,8 +19,8 @@ def with_images(
 ) -> Architecture:
     """Add the image rule of its family to an architecture that was read off its class.
 
-    No rule is added where the family has no row, or the layers of its tower are not known. Layer
-    classes are added where its own list names others. Raises UnusableConfig with every key that is
+    No rule is added if the family has no row, or the layers of its tower are not known. Layer
+    classes are added if its own list names others. Raises UnusableConfig with every key that is
     missing or has the wrong type.
     """
     model = replace(model, layer_classes=layer_classes(config))
@@ -37,7 +37,7 @@ def with_images(
 def _sees(model: Architecture) -> bool:
     """Whether the layers of its tower are known, or it has none.
 
-    Patches are projected alone, or convolutions make the tokens.
+    Without a tower, patches are only projected, or convolutions make the tokens.
     """
     layers = any(stack.part == "vision" for stack in model.stacks)
     return layers or model.family in _TOWERLESS
@@ -63,11 +63,11 @@ Qwen3.6-35B-A3B-FP8, in public copies.
 
 
 def qwen(facts: Facts, vision_family: str) -> ImageTokens:
-    """Qwen-VL: any size between two bounds on pixels, `merge` patches a side to one token.
+    """Qwen-VL: any size between two bounds on pixels; `merge` patches a side become one token.
 
-    The bounds are `min_pixels` and `max_pixels`, or `size` in newer files. Where the model's own
-    file is not at hand, they are those that its maker publishes with every model of the family: the
-    class's default is less than a tenth of that.
+    The bounds are `min_pixels` and `max_pixels`, or `size` in newer files. If the model's own file
+    is not available, they are those that Qwen publishes with every model of the family: the class's
+    default is less than a tenth of that.
     """
     vision = facts.section("vision_config", vision_family)
     facts = replace(facts, processing=facts.processing or PUBLISHED_BOUNDS[vision_family])
@@ -85,7 +85,7 @@ def qwen(facts: Facts, vision_family: str) -> ImageTokens:
 
 
 def paddleocr(facts: Facts) -> ImageTokens:
-    """PaddleOCR-VL: as Qwen-VL, with bounds of its own."""
+    """PaddleOCR-VL: as Qwen-VL, with its own bounds."""
     vision = facts.section("vision_config", "")
     size = facts.processor("PaddleOCRVLImageProcessor").section(
         "size", "PaddleOCRVLImageProcessor.size"
@@ -101,7 +101,7 @@ def paddleocr(facts: Facts) -> ImageTokens:
 
 
 def minicpm_v(facts: Facts) -> ImageTokens:
-    """MiniCPM-V 4.6: slices whose patches are joined, four a side or two, within the tower."""
+    """MiniCPM-V 4.6: slices whose patches are merged in the tower, four a side or two."""
     given = facts.processor("MiniCPMV4_6ImageProcessor")
     finer = facts.text("downsample_mode") == "4x"
     return ImageTokens(
@@ -114,7 +114,7 @@ def minicpm_v(facts: Facts) -> ImageTokens:
 
 
 def idefics2(facts: Facts) -> ImageTokens:
-    """Idefics2: a picture and its quarters where they are cut, each resampled to a few tokens."""
+    """Idefics2: an image, with its quarters if it is split, each resampled to a few tokens."""
     given = facts.processor("Idefics2ImageProcessor")
     size = given.section("size", "Idefics2ImageProcessor.size")
     resampled = facts.section("perceiver_config", "idefics2_perceiver")
@@ -129,7 +129,7 @@ def idefics2(facts: Facts) -> ImageTokens:
 
 
 def glm(facts: Facts, vision_family: str) -> ImageTokens:
-    """GLM-V: as Qwen-VL, but for bounds on the pixels of a picture as often as time counts it.
+    """GLM-V: as Qwen-VL, but the bounds count the pixels of an image once for each frame.
 
     transformers 5.23.0 `models/glm4v/image_processing_glm4v.py`, `smart_resize`: `num_frames` is
     `temporal_patch_size`.
@@ -148,14 +148,14 @@ def glm(facts: Facts, vision_family: str) -> ImageTokens:
 
 
 def paligemma(facts: Facts) -> ImageTokens:
-    """PaliGemma: one square, each of whose patches is a token."""
+    """PaliGemma: one square, in which each patch is a token."""
     vision = facts.section("vision_config", "siglip_vision_model")
     side, patch = vision.side("image_size"), vision.side("patch_size")
     return ImageTokens(rule="fixed", image_size=side, patch=patch, tokens=(side // patch) ** 2)
 
 
 def gemma3n(facts: Facts) -> ImageTokens:
-    """Gemma 3n: one square, of which its tower of convolutions makes a number of tokens.
+    """Gemma 3n: one square, which its convolutional tower turns into a fixed number of tokens.
 
     transformers 5.23.0 `models/gemma3n/processing_gemma3n.py`, `image_seq_length`; the square of
     google/gemma-3n-E4B-it, preprocessor_config.json, in public copies.
@@ -165,7 +165,7 @@ def gemma3n(facts: Facts) -> ImageTokens:
 
 
 def pixtral(facts: Facts) -> ImageTokens:
-    """Pixtral's tower: any size up to a longest side, `merge` patches a side to one token."""
+    """Pixtral's tower: any size up to a longest side; `merge` patches a side become one token."""
     size = facts.processor("PixtralImageProcessor").section("size", "PixtralImageProcessor.size")
     return ImageTokens(
         rule="pixtral",
@@ -182,7 +182,7 @@ def pixtral_llava(facts: Facts) -> ImageTokens:
 
 
 def gemma4(facts: Facts, name: str = "Gemma4ImageProcessor") -> ImageTokens:
-    """Gemma 4: any shape within a budget of tokens, to which each picture is padded."""
+    """Gemma 4: any shape within a budget of tokens, to which each image is padded."""
     processor = facts.processor(name)
     return ImageTokens(
         rule="gemma4",
@@ -194,7 +194,7 @@ def gemma4(facts: Facts, name: str = "Gemma4ImageProcessor") -> ImageTokens:
 
 
 def llama4(facts: Facts) -> ImageTokens:
-    """Llama 4: tiles of the canvas that fits the picture best, and an overview."""
+    """Llama 4: tiles of the canvas that fits the image best, and an overview."""
     vision = facts.section("vision_config", "llama4_vision_model")
     side, patch = vision.side("image_size"), vision.side("patch_size")
     processor = facts.processor("Llama4ImageProcessor")
@@ -211,7 +211,7 @@ def llama4(facts: Facts) -> ImageTokens:
 
 
 def kimi(facts: Facts) -> ImageTokens:
-    """Kimi K2.5: pictures in their own size within a budget of patches, padded to whole tokens."""
+    """Kimi K2.5: images in their own size within a budget of patches, padded to whole tokens."""
     processor = facts.processor("Kimi_K25ImageProcessor")
     patch = processor.count("patch_size")
     size = processor.section("size", "Kimi_K25ImageProcessor.size")
@@ -239,7 +239,7 @@ def smolvlm(facts: Facts) -> ImageTokens:
 
 
 def llava_onevision(facts: Facts) -> ImageTokens:
-    """LLaVA-OneVision: tiles of one of many canvases, whose states are shrunk to `anyres_max_`."""
+    """LLaVA-OneVision: tiles of one of many canvases, whose states are reduced to `anyres_max_`."""
     vision = facts.section("vision_config", "")
     side, patch = vision.side("image_size"), vision.side("patch_size")
     most = facts.text("vision_aspect_ratio") or "anyres_max_9"
@@ -257,7 +257,7 @@ def llava_onevision(facts: Facts) -> ImageTokens:
 
 
 def lfm2_vl(facts: Facts) -> ImageTokens:
-    """LFM2-VL: a picture within bounds on its tokens, and tiles before it where it is large."""
+    """LFM2-VL: an image within bounds on its tokens, preceded by tiles if it is large."""
     given = facts.processor("Lfm2VlImageProcessor")
     patch, merge = given.count("encoder_patch_size"), given.count("downsample_factor")
     tile, cuts = given.count("tile_size"), given.values.get("do_image_splitting", True)

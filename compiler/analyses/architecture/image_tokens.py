@@ -1,6 +1,6 @@
-"""How many tokens a picture becomes, by each family's own rule.
+"""How many tokens an image becomes, by each family's own rule.
 
-Counted are the positions of the language model's sequence that states of the picture fill; the
+The count includes the positions of the language model's sequence that states of the image fill; the
 marker tokens that a chat template writes around them (`<|vision_start|>`, `<image>`) are text.
 Sizes are in pixels.
 """
@@ -19,11 +19,11 @@ Size = tuple[int, int]
 
 
 class UnfitImage(ValueError):
-    """A picture that a family's processor refuses."""
+    """An image that a family's processor refuses."""
 
 
 def image_tokens(images: ImageTokens, width: int, height: int) -> int:
-    """Count the tokens that one picture of this size gives to the language model.
+    """Count the tokens that one image of this size gives to the language model.
 
     Raises `UnfitImage` for a size that the family's processor refuses.
     """
@@ -32,9 +32,9 @@ def image_tokens(images: ImageTokens, width: int, height: int) -> int:
 
 
 def vision_tokens(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
-    """Count the patch and class tokens of each sequence that the tower runs for one picture.
+    """Count the patch and class tokens of each sequence that the tower runs for one image.
 
-    One number for each tile or slice that is attended to by itself. Raises as `image_tokens`.
+    One number for each tile or slice that attends only to itself. Raises as `image_tokens`.
     """
     _check(width, height)
     return _RULES[images.rule][1](images, width, height)
@@ -66,7 +66,7 @@ def _square(images: ImageTokens) -> int:
 # Qwen2-VL: transformers 5.23.0, models/qwen2_vl/image_processing_qwen2_vl.py, smart_resize.
 
 _WIDEST: Final = 200
-"""The most that one side may be of the other."""
+"""The largest ratio of the sides."""
 
 
 def _qwen_patches(images: ImageTokens, width: int, height: int) -> int:
@@ -77,7 +77,7 @@ def _qwen_patches(images: ImageTokens, width: int, height: int) -> int:
 
 
 def _bounded(images: ImageTokens, width: int, height: int, least: int = 0) -> Size:
-    """Height and width in whole tokens, no fewer pixels a side than `least`, within the bounds."""
+    """Height and width in whole tokens, at least `least` pixels a side, within the bounds."""
     factor = images.patch * images.merge
     high, wide = (max(least, round(side / factor) * factor) for side in (height, width))
     if images.max_pixels and high * wide > images.max_pixels:
@@ -106,7 +106,7 @@ def _qwen_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]
 
 
 def _best_canvas(images: ImageTokens, width: int, height: int) -> Size:
-    """Choose the canvas that keeps most of the picture, then the one that wastes least."""
+    """Choose the canvas that keeps most of the image, then the one that wastes least."""
 
     def merit(canvas: tuple[int, int]) -> tuple[int, int]:
         high, wide = canvas
@@ -146,7 +146,7 @@ def _next_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]
 
 
 def _tiles(images: ImageTokens, width: int, height: int) -> int:
-    """Choose the grid of tiles nearest to the picture's shape; an overview joins two or more."""
+    """Choose the grid of tiles nearest to the image's shape; two or more get an overview."""
     area, tile = width * height, images.image_size**2
     nearest, best = math.inf, 1
     for columns, rows in grids(images.min_slices, images.max_slices):
@@ -269,7 +269,7 @@ def _idefics2_tokens(images: ImageTokens, _: int, __: int) -> int:
 # LlavaOnevisionProcessor._get_unpadded_features: as LLaVA-NeXT, then shrunk to so many tiles.
 
 _SHRUNK: Final = 1.1
-"""What a side may be of the most before the grid of states is shrunk."""
+"""The ratio of a side to its maximum above which the grid of states is reduced."""
 
 
 def _onevision_tokens(images: ImageTokens, width: int, height: int) -> int:
@@ -284,11 +284,11 @@ def _onevision_tokens(images: ImageTokens, width: int, height: int) -> int:
 # `smart_resize`: one picture in its own shape, and tiles before it where it is large.
 
 _TOLERATED: Final = 2.0
-"""`max_pixels_tolerance`: how far above the most pixels a picture is not cut yet."""
+"""`max_pixels_tolerance`: up to this factor above the maximum of pixels, an image is not split."""
 
 
 def _lfm2_tiles(images: ImageTokens, width: int, height: int) -> int:
-    """Tiles beside the picture itself."""
+    """The number of tiles besides the image itself."""
     factor = images.patch * images.merge
     high, wide = (max(images.patch, round(n / factor) * factor) for n in (height, width))
     large = high * wide > images.max_pixels * _TOLERATED
@@ -308,7 +308,7 @@ def _lfm2_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]
 
 
 def _merged_tower(count: "_Count") -> "_Towers":
-    """The tower's patches where a projector joins `merge` of them a side."""
+    """The tower's patches, if a projector merges `merge` of them a side."""
 
     def tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
         return (count(images, width, height) * images.merge**2,)

@@ -82,7 +82,7 @@ def _intern_vit(facts: Facts) -> Backbone:
 
 
 def _grow_vit(tree: Tree, vision: Facts, tower: Backbone, rows: int) -> None:
-    """`InternVisionModel`; its positions are resampled to the size that is forced."""
+    """`InternVisionModel`; its positions are resampled to the configured image size."""
     sizes, patch = tower.sizes, vision.side("patch_size")
     embeddings = tree.at("embeddings")
     embeddings.parameter("class_embedding", 1, 1, sizes.hidden)

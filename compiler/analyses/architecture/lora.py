@@ -15,7 +15,7 @@ from tunec.schemas.models.architecture import Architecture, Kind, Module
 
 ALL_LINEAR: Final = "all-linear"
 _LINEAR: Final[frozenset[Kind]] = frozenset({"linear", "router"})
-"""Kinds whose classes are linear layers: those that all-linear means."""
+"""Kinds of modules whose classes are linear layers: these are what all-linear means."""
 _ADAPTABLE: Final[frozenset[Kind]] = _LINEAR | {"embedding", "conv"}
 
 _QWEN_EXPERTS: Final[Mapping[str, str]] = {
@@ -64,7 +64,7 @@ _FUSED_EXPERTS: Final[Mapping[str, Mapping[str, str]]] = {
 _FUSED: Final = "gate_up_proj"
 """The parameter that fuses two projections: its adapter has twice the rank."""
 _UNDECLARED_HEADS: Final = frozenset({"transformer.output_layer"})
-"""Heads that their class does not give as output embedding, so that all-linear takes them."""
+"""Heads that their class does not declare as output embedding, so that all-linear includes them."""
 
 _STATE_SPACES: Final = frozenset({"falcon_h1", "mamba", "mamba2", "falcon_mamba", "nemotron_h"})
 _FUSED_KERNELS: Final = frozenset({"out_proj", "conv1d"})
@@ -117,18 +117,18 @@ def matching(
 
 
 def is_moved(architecture: Architecture, module: Module) -> bool:
-    """Whether PEFT takes the last part of a module's name for that of routed experts, or a router.
+    """Whether PEFT takes the last part of a module's name for routed experts, or a router.
 
-    Such a module cannot be a target: its name is taken away, and the experts are adapted instead.
+    Such a module cannot be a target: its name is removed, and the experts are adapted instead.
     """
     return _last(module.path) in _FUSED_EXPERTS.get(architecture.family, {})
 
 
 def is_refused(architecture: Architecture, module: Module) -> bool:
-    """Whether PEFT ends with an error where a module is a target.
+    """Whether PEFT raises an error if a module is a target.
 
-    Of a router that answers with several tensors, its layer asks for the dtype in the first step
-    (`tuners/lora/layer.py`, `Linear.forward`).
+    If a router returns several tensors, PEFT's layer reads the dtype of the result in the first
+    step (`tuners/lora/layer.py`, `Linear.forward`).
     """
     if module.kind == "router":
         return True
@@ -136,10 +136,9 @@ def is_refused(architecture: Architecture, module: Module) -> bool:
 
 
 def takes_no_adapter(architecture: Architecture, module: Module) -> bool:
-    """Whether PEFT refuses a layer, or a kernel reads its weights itself where it is installed.
+    """Whether PEFT refuses a layer, or a kernel reads its weights itself if it is installed.
 
-    The layer is not called then, so that an adapter on it is trained by nothing: DDP fails for want
-    of its gradients.
+    The kernel does not call the layer, so an adapter on it gets no gradients, and DDP fails.
     """
     return is_refused(architecture, module) or _is_bypassed(architecture, module)
 
@@ -150,13 +149,13 @@ def _is_bypassed(architecture: Architecture, module: Module) -> bool:
 
 
 def expert_targets(architecture: Architecture) -> tuple[str, ...]:
-    """Names that PEFT takes for all routed experts of a layer; none where a family has no such."""
+    """Names that PEFT takes for all routed experts of a layer; empty if a family has none."""
     moved = _FUSED_EXPERTS.get(architecture.family, {})
     return tuple(name for name in moved if name != "gate")
 
 
 def half_target(architecture: Architecture, targets: str | Sequence[str]) -> HalfTarget | None:
-    """What PEFT refuses of these targets: one of two projections that are fused."""
+    """The targets that PEFT refuses: one of two fused projections. None if there are none."""
     try:
         matching(architecture, targets)
     except HalfTarget as fault:
@@ -165,11 +164,11 @@ def half_target(architecture: Architecture, targets: str | Sequence[str]) -> Hal
 
 
 def _leaves(architecture: Architecture, pattern: re.Pattern[str]) -> tuple[str, ...]:
-    """The last parts of names that a regular expression matches, which PEFT makes of it.
+    """The last parts of module names that PEFT derives from a regular expression.
 
-    So since 0.20 (`_resolve_string_target_modules`): a name that matches in one place counts in all
-    of them, and what was fused is asked for under its older name. In 0.19 a string became a set of
-    its letters, and nothing matched.
+    Since 0.20 (`_resolve_string_target_modules`): a name that matches in one place counts
+    everywhere, and a fused projection is matched by its older name. In 0.19 a string became a set
+    of its letters, and nothing matched.
     """
     moved = _FUSED_EXPERTS[architecture.family]
     names = [m.path.format(*place) for m in architecture.modules for place in m.places()]
@@ -185,8 +184,8 @@ def _leaves(architecture: Architecture, pattern: re.Pattern[str]) -> tuple[str, 
 def lora_parameters(modules: Iterable[Module], rank: int, pieces: int = 1) -> int:
     """Count the parameters that LoRA of this rank adds to the modules.
 
-    `pieces` is into how many parts a `query_key_value` projection is cut, each with a pair of
-    matrices of its own: 1 in PEFT, 3 in SwissArmyTransformer (`LoraMixin`).
+    `pieces` is the number of parts into which a `query_key_value` projection is split, each with
+    its own pair of matrices: 1 in PEFT, 3 in SwissArmyTransformer (`LoraMixin`).
     """
     return sum(_pair(module, rank, pieces) * module.copies for module in modules)
 

@@ -1,4 +1,4 @@
-"""MiniCPM-V 2.5 to 4.5 in their own code: slices of a picture, each resampled to a few tokens.
+"""MiniCPM-V 2.5 to 4.5 in their own code: slices of an image, each resampled to a few tokens.
 
 MiniCPM-Llama3-V-2.5: `modeling_minicpmv.py` and `resampler.py` of openbmb/MiniCPM-Llama3-V-2_5.
 MiniCPM-V-2.6: `modeling_minicpmv.py`, `modeling_navit_siglip.py` and `resampler.py` of
@@ -20,7 +20,7 @@ _DECODERS: Final = {"2.5": "llama", "2.6": "qwen2", "4.0": "llama", "4.5": "qwen
 
 
 def minicpmv(facts: Facts) -> Architecture:
-    """Derive MiniCPM-V; the config's `version` tells which decoder it has."""
+    """Derive MiniCPM-V; the config's `version` decides which decoder it has."""
     version = str(facts.get("version"))
     if version not in _DECODERS:
         facts.refuse("version", "one of " + ", ".join(_DECODERS))
@@ -57,7 +57,7 @@ def minicpmv(facts: Facts) -> Architecture:
 
 
 def _drops_layer(facts: Facts) -> bool:
-    """`drop_vision_last_layer`: true where absent (`MiniCPMVConfig.__init__`)."""
+    """`drop_vision_last_layer`: true if absent (`MiniCPMVConfig.__init__`)."""
     key = "drop_vision_last_layer"
     return facts.flag(key) if facts.has(key) else True
 

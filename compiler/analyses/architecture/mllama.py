@@ -1,4 +1,4 @@
-"""Llama 3.2 Vision: tiles of a picture, which some decoder layers attend to across.
+"""Llama 3.2 Vision: tiles of an image, to which some decoder layers cross-attend.
 
 Read from transformers 5.23.0, `models/mllama/modeling_mllama.py`.
 """
@@ -29,7 +29,7 @@ _DIALECT: Final = Dialect(qkv_bias=False, output_bias=False)
 
 
 class CrossedLayers(Struct, frozen=True):
-    """The attention of a decoder in which some layers attend to the picture, not to the text."""
+    """The attention of a decoder in which some layers attend to the image, not to the text."""
 
     crossed: tuple[int, ...]
 
@@ -55,7 +55,7 @@ def _grow_attention(attention: Tree, names: Names, sizes: Dimensions) -> None:
 
 
 class TiledTower(Struct, frozen=True):
-    """The vision model: local layers for all tiles together, then gated global ones."""
+    """The vision model: local layers over all tiles together, then gated global ones."""
 
     local: Backbone
     global_: Backbone

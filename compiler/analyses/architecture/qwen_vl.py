@@ -1,4 +1,4 @@
-"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL: pictures of any size, four patches merged into one token.
+"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL: images of any size, four patches merged into one token.
 
 Read from transformers 5.23.0, `models/qwen2_vl`, `qwen2_5_vl` and `qwen3_vl`.
 """
@@ -22,14 +22,14 @@ _DEEP: Final = replace(QWEN_BLOCKS, up="linear_fc1", down="linear_fc2")
 
 
 def _text(facts: Facts, family: str, dialect: str) -> Backbone:
-    """Read the decoder; configs from before transformers 4.52 hold its keys at the top level."""
+    """Read the decoder; configs from before transformers 4.52 have its keys at the top level."""
     nested = facts.has("text_config")
     section = facts.section("text_config", family) if nested else facts.as_family(family)
     return llama_like(DIALECTS[dialect], section)
 
 
 def _tied(facts: Facts, text: Backbone) -> bool:
-    """`Qwen2VLConfig.__post_init__` takes the flag of the text config too."""
+    """`Qwen2VLConfig.__post_init__` uses the flag of the text config too."""
     return facts.flag("tie_word_embeddings") or text.sizes.tied
 
 

@@ -1,4 +1,4 @@
-"""How SmolVLM cuts pictures: a long side of a given length first, then whole tiles a side.
+"""How SmolVLM splits images: resized to a given long side, then whole tiles a side.
 
 Read from transformers 5.23.0, `models/smolvlm/image_processing_smolvlm.py`, `resize`,
 `resize_for_vision_encoder` and `split_images`.
@@ -8,7 +8,7 @@ from tunec.schemas.models.architecture import ImageTokens
 
 
 def smolvlm_tiles(images: ImageTokens, width: int, height: int) -> int:
-    """Tiles that a picture is cut into, the overview that joins two or more of them included."""
+    """The number of tiles of an image, with the overview if there are two or more."""
     wide, high = _to_long_side(width, height, images.max_side, even=True)
     wide, high = _to_long_side(wide, high, _up(max(wide, high), images.image_size))
     tiles = _up(wide, images.image_size) * _up(high, images.image_size) // images.image_size**2
@@ -16,7 +16,7 @@ def smolvlm_tiles(images: ImageTokens, width: int, height: int) -> int:
 
 
 def _to_long_side(width: int, height: int, long: int, *, even: bool = False) -> tuple[int, int]:
-    """A picture whose longer side is so many pixels; the other one is made even, if asked for."""
+    """The size of an image with the given longer side; the other one is made even with `even`."""
     short = int(long / (width / height)) if width >= height else int(long * (width / height))
     short = max(short + short % 2 if even else short, 1)
     return (long, short) if width >= height else (short, long)

@@ -32,7 +32,7 @@ _UNSUPPORTED: Final[Mapping[str, Any]] = {
     "attention_type": "default",
     "mid_block_type": "UNetMidBlock2DCrossAttn",
 }
-"""Options that change the tree and that this derivation knows in one value only."""
+"""Options that change the tree, and the one value of each that this derivation supports."""
 
 
 _TEXT: Final = {False: 77, True: 256}
@@ -91,7 +91,7 @@ class Unet(Struct, frozen=True):
             inputs = level.channels
 
     def grow_up(self, tree: Tree, levels: Sequence[Level]) -> None:
-        """Add the up path; each residual block takes what the down path left aside."""
+        """Add the up path; each residual block reads a skip connection of the down path."""
         upward = tuple(reversed(levels))
         before = upward[0].channels
         for index, level in enumerate(upward):
@@ -148,7 +148,7 @@ def unet_2d_condition(facts: Facts) -> Architecture:
 
 
 def _text_width(facts: Facts) -> int:
-    """Width of text states that are projected before all; 0: they are read as they come."""
+    """Width of text states that are projected first; 0: they are read unchanged."""
     kind = facts.get("encoder_hid_dim_type")
     if kind not in (None, "text_proj"):
         facts.refuse("encoder_hid_dim_type", "text_proj or null")
@@ -156,7 +156,7 @@ def _text_width(facts: Facts) -> int:
 
 
 def _grow_conditions(facts: Facts, tree: Tree, time: int) -> None:
-    """Add what SDXL conditions on besides the text: sizes and crops, pooled text."""
+    """Add SDXL's other conditions besides the text: sizes and crops, pooled text."""
     kind = facts.get("addition_embed_type")
     if kind == "text_time":
         inputs = facts.count("projection_class_embeddings_input_dim")

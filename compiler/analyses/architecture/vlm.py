@@ -34,7 +34,7 @@ def _grow_mlp(tree: Tree, inputs: int, outputs: int, *, bias: bool) -> None:
 
 
 def _feature_layers(facts: Facts) -> int:
-    """Count the tower layers whose states the projector takes side by side."""
+    """Count the tower layers whose states the projector concatenates."""
     layers = facts.get("vision_feature_layer")
     if isinstance(layers, list | tuple):
         return max(len(layers), 1)
@@ -116,7 +116,7 @@ def _pinpoints(facts: Facts) -> tuple[tuple[int, int], ...]:
 
 
 def gemma3(facts: Facts) -> Architecture:
-    """Derive Gemma 3: the tower's patches are averaged into a square of a fixed number."""
+    """Derive Gemma 3: the tower's patches are averaged into a fixed number."""
     text, tower = _text(facts, "gemma3_text"), _tower(facts, "siglip_vision_model")
 
     def grow(tree: Tree) -> None:

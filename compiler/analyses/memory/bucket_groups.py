@@ -1,4 +1,4 @@
-"""The groups in which ranks' pieces of a bucket are copied: counted, and never rank by rank."""
+"""The groups in which ranks' pieces of a bucket are copied, counted without a loop over ranks."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
@@ -11,11 +11,11 @@ class Copied(NamedTuple):
     """Elements of the largest groups of one bucket."""
 
     most: int
-    """Of several ranks' pieces."""
+    """With pieces of several ranks."""
     largest: int
-    """Of any pieces."""
+    """With pieces of any ranks."""
     own: int
-    """Of the largest piece of the rank of interest."""
+    """With the largest piece of the rank of interest."""
 
 
 def copied(
@@ -24,7 +24,7 @@ def copied(
     """The largest groups of a bucket that holds stretches of the flat parameters.
 
     Each rank owns `part` elements, and a group ends when it exceeds the bucket size. `apart` is the
-    rank whose pieces go by themselves, if one does.
+    rank whose pieces are copied separately, or None.
     """
     groups, own = _Groups(bucket), 0
     for rank, run in groupby(_pieces(stretches, part, apart), key=lambda piece: piece[0]):
@@ -47,7 +47,7 @@ class _Groups(Struct):
     pieces: int = 0
 
     def take(self, elements: int, pieces: int) -> None:
-        """Add pieces to the group; at the last of them it may exceed the bucket, and ends."""
+        """Add pieces to the group; with the last one it may exceed the bucket, and ends."""
         self.group, self.pieces = self.group + elements, self.pieces + pieces
         self.largest = max(self.largest, self.group)
         if self.pieces > 1:
@@ -70,7 +70,7 @@ class _Groups(Struct):
 def _pieces(
     stretches: Iterable[tuple[int, int]], part: int, apart: int | None
 ) -> Iterator[tuple[int, int, int]]:
-    """The first rank of each run of equal pieces, the elements of one, and how many there are."""
+    """The first rank of each run of equal pieces, the elements of one piece, and their number."""
     for begin, end in stretches:
         rank = begin // part
         stop = min(end, (rank + 1) * part)
@@ -81,7 +81,7 @@ def _pieces(
 
 
 def _runs(first: int, end: int, apart: int | None) -> Iterator[tuple[int, int]]:
-    """Ranks from one to before another as runs, the rank of interest by itself."""
+    """Split a range of ranks into runs, with the rank of interest as its own run."""
     if apart is not None and first <= apart < end:
         cuts = [first, apart, apart + 1, end]
     else:

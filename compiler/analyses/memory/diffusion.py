@@ -1,6 +1,6 @@
-"""Diffusion models: the transformers of SD3 and FLUX, and the UNet, in bytes a sample.
+"""Diffusion models: the transformers of SD3 and FLUX, and the UNet, in bytes per sample.
 
-Text encoders and VAE (`Workload.components`) are done and gone before the denoiser is loaded, as
+Text encoders and VAE (`Workload.components`) are unloaded before the denoiser is loaded, as
 SimpleTuner does (`weights.encoders`); their activations do not count.
 """
 
@@ -45,8 +45,8 @@ def image_elements(workload: Workload) -> tuple[int, int]:
 def module_tokens(workload: Workload, module: Module) -> int:
     """Tokens of one sample that a module of a diffusion transformer works on.
 
-    Double blocks have modules of their own for the text; modulation and the embeddings of time and
-    pooled text make one vector a sample (diffusers 0.42 `transformer_flux.py`).
+    Double blocks have their own modules for the text; modulation and the embeddings of time and
+    pooled text make one vector per sample (diffusers 0.42 `transformer_flux.py`).
     """
     measured = workload.architecture.denoiser
     if measured is not None:
@@ -61,12 +61,12 @@ def module_tokens(workload: Workload, module: Module) -> int:
 
 
 def denoiser_tokens(workload: Workload) -> int:
-    """Tokens of one sample in a diffusion transformer: the picture's and the text's."""
+    """Tokens of one sample in a diffusion transformer: the image's and the text's."""
     return sum(_tokens(workload))
 
 
 def _tokens(workload: Workload) -> Tokens:
-    """Tokens of one sample: the picture's and the text's."""
+    """Tokens of one sample: the image's and the text's."""
     model = workload.architecture
     width, height = image_elements(workload)
     given, beside = model.denoiser, workload.data.image_tokens
@@ -89,7 +89,7 @@ def seen_tokens(workload: Workload) -> int:
 
 
 def text_tokens(workload: Workload) -> int:
-    """Text tokens that a sample conditions on, where the model's blocks were not read off."""
+    """Text tokens that a sample conditions on, for models whose blocks were not measured."""
     text = TEXT_TOKENS.get(workload.architecture.family, 0) + seen_tokens(workload)
     return workload.data.sequence or text
 
@@ -150,10 +150,10 @@ def _adapters(workload: Workload, widths: Arithmetic, *, several: bool) -> float
 
 
 def block_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token that one block keeps, without adapters.
+    """Bytes per token that one block keeps, without adapters.
 
     Traced with diffusers 0.42 in bf16, with h for the hidden width and f for the inner one: a
-    double block 40h + 4f trained and 20h + 2f where only gradients pass (FLUX; SD3 without norms on
+    double block 40h + 4f trained and 20h + 2f if only gradients pass (FLUX; SD3 without norms on
     queries and keys 26h + 4f and 12h + 2f), a single block 36h + 4f and 20h + 2f.
     """
     if stack.joint == "single":
@@ -162,11 +162,11 @@ def block_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def modulation_saved(workload: Workload, stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token that adapters on the modulation of one block make it keep.
+    """Bytes per token that adapters on the modulation of one block make it keep.
 
-    Scale and gate get gradients then, which need what they multiply: the normed hidden state of
-    each norm, and what attention and feed-forward give, in a single block together (traced,
-    diffusers 0.42 `transformer_flux.py`, with an adapter on every linear layer).
+    Scale and gate then get gradients, which need the tensors that they multiply: the normed hidden
+    state of each norm, and the outputs of attention and feed-forward, in a single block together
+    (traced, diffusers 0.42 `transformer_flux.py`, with an adapter on every linear layer).
     """
     if widths.trained or _path_of(stack) not in _modulated_blocks(workload):
         return 0
@@ -233,12 +233,12 @@ def _joint_attention(stack: Stack, widths: Arithmetic) -> float:
 
 
 def _query_norm(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token that a norm of queries or keys keeps besides what the kernel reads.
+    """Bytes per token that a norm of queries or keys keeps besides the kernel's inputs.
 
-    Its input is what a product gave. diffusers' own (0.42 `models/normalization.py`, `RMSNorm`;
-    SD3) keeps that, an fp32 copy of it and, trained, the normed value in its weight's dtype. FLUX
-    takes torch's, on CUDA one kernel since 2.9 (pytorch/pytorch#153666, `_fused_rms_norm`): its
-    input and a number a head.
+    Its input is the output of a product. diffusers' own norm (0.42 `models/normalization.py`,
+    `RMSNorm`; SD3) keeps that, an fp32 copy of it and, if it is trained, the normed value in its
+    weight's dtype. FLUX uses torch's, on CUDA one kernel since 2.9 (pytorch/pytorch#153666,
+    `_fused_rms_norm`), which keeps its input and one number per head.
     """
     width = stack.heads * stack.head_dim
     if widths.rotary == "concatenated":
@@ -249,21 +249,21 @@ def _query_norm(stack: Stack, widths: Arithmetic) -> float:
 
 
 def _modulated(stack: Stack, widths: Arithmetic) -> float:
-    """The normed hidden state, for the gradient of its scale, and what the products read."""
+    """The normed hidden state, for the gradient of its scale, and the inputs of the products."""
     return (_norm_input(widths) + widths.compute) * stack.hidden
 
 
 def _norm_input(widths: Arithmetic) -> int:
-    """Bytes an element of LayerNorm's input, which autocast makes fp32."""
+    """Bytes per element of LayerNorm's input, which autocast converts to fp32."""
     return _FP32 if widths.autocast else widths.stream
 
 
 def final_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token of the last, modulated norm."""
+    """Bytes per token of the last, modulated norm."""
     return _norm_input(widths) * stack.hidden + (_modulated(stack, widths) if widths.trained else 0)
 
 
 def block_working(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token of gradients on their way; traced: 12h, 24h in a single block with adapters."""
+    """Bytes per token of gradients in flight; traced: 12h, 24h in a single block with adapters."""
     single = stack.joint == "single" and not widths.trained
     return widths.compute * stack.hidden * (12 if single else 6)
