@@ -104,7 +104,7 @@ def chatglm_6b_sizes(facts: Facts, *, tied: bool) -> Dimensions:
 
 
 def _glm(facts: Facts) -> Backbone:
-    """Read ChatGLM2, ChatGLM3 or GLM-4: RMS norms, grouped queries, a fused gate."""
+    """Read ChatGLM2, ChatGLM3 or GLM-4: RMS norms, grouped queries, one gate-and-up projection."""
     hidden, heads = facts.count("hidden_size"), facts.count("num_attention_heads")
     bias = facts.flag("add_bias_linear")
     grouped = facts.flag("multi_query_attention")

@@ -82,7 +82,7 @@ _OPT: Final = Names(
 
 
 def _old_keys(facts: Facts) -> Dimensions:
-    """Read the sizes under GPT-2's keys: layer norms with biases, every linear with one."""
+    """Read the sizes under GPT-2's keys: layer norms with biases, biases in all linear layers."""
     hidden, heads = facts.count("n_embd"), facts.count("n_head")
     context = facts.count("n_positions")
     return Dimensions(

@@ -226,7 +226,7 @@ def kimi(facts: Facts) -> ImageTokens:
 
 
 def smolvlm(facts: Facts) -> ImageTokens:
-    """SmolVLM: tiles as large as the tower sees, after a longest side; four tiles by default."""
+    """SmolVLM: resized to a longest side, then split into the tower's tiles; four by default."""
     vision, size = facts.section("vision_config", ""), facts.processor("").section("size", "")
     side, patch = vision.side("image_size"), vision.side("patch_size")
     return ImageTokens(

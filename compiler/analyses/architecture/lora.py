@@ -78,7 +78,7 @@ Match = Callable[[str], bool]
 
 
 class HalfTarget(ValueError):
-    """Targets that name one of two projections which transformers 5 fuses, as PEFT refuses."""
+    """Targets that name only one of two projections fused by transformers 5, which PEFT refuses."""
 
     def __init__(self, target: str, others: Sequence[str], fused: str) -> None:
         self.target = target

@@ -42,7 +42,7 @@ def _feature_layers(facts: Facts) -> int:
 
 
 def _tower_tokens(facts: Facts, tower: Tower) -> int:
-    """Count what the projector gets of one image: the class token only for strategy `full`."""
+    """Count the tokens that the projector gets of one image: class token only for `full`."""
     full = facts.choice("vision_feature_select_strategy", "default", "full") == "full"
     return tower.side**2 + (tower.lead_tokens if full else 0)
 
@@ -139,7 +139,7 @@ def gemma3(facts: Facts) -> Architecture:
 
 
 def internvl(facts: Facts) -> Architecture:
-    """Derive InternVL as transformers has it: tiles, four patches shuffled into one token."""
+    """Derive InternVL as in transformers: tiles, four patches shuffled into one token."""
     text, tower = _text(facts, "qwen2"), _tower(facts, "internvl_vision")
     merge = facts.parts("downsample_ratio")
     width = tower.hidden * merge**2

@@ -56,7 +56,7 @@ class _Groups(Struct):
             self.group, self.pieces = 0, 0
 
     def take_alike(self, elements: int, ranks: int) -> None:
-        """Add a piece of each of some ranks: they end this group, fill equal ones, and a last."""
+        """Add a piece of each of several ranks: end this group, fill equal ones, begin another."""
         first = min(ranks, (self.bucket - self.group) // elements + 1)
         self.take(first * elements, first)
         each = self.bucket // elements + 1

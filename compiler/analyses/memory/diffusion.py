@@ -139,7 +139,7 @@ def denoiser_activations(workload: Workload, run: Pass) -> Activations:
 
 
 def _adapters(workload: Workload, widths: Arithmetic, *, several: bool) -> float:
-    """Bytes of one sample that all adapters keep; `several`: there are more in a micro batch."""
+    """Bytes of one sample that all adapters keep; `several`: the batch has more samples."""
     return adapters_saved(
         workload,
         workload.adapted,
@@ -185,7 +185,7 @@ def _path_of(stack: Stack) -> str:
 
 
 def second_attentions(workload: Workload) -> int:
-    """Double blocks in which the picture attends to itself once more (`dual_attention_layers`)."""
+    """Double blocks in which the image attends to itself again (`dual_attention_layers`)."""
     return sum(
         module.copies
         for module in workload.architecture.modules
@@ -194,7 +194,7 @@ def second_attentions(workload: Workload) -> int:
 
 
 def second_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token that such a second attention keeps; trained, its input and gate as well."""
+    """Bytes per token that such a second attention keeps, with input and gate if trained."""
     saved = _joint_attention(stack, widths)
     if widths.trained:
         saved += 2 * widths.compute * stack.hidden

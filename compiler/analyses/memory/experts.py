@@ -1,4 +1,4 @@
-"""What a mixture of experts keeps for its backward pass, and what both passes work in.
+"""What a mixture of experts keeps for its backward pass, and the working memory of both passes.
 
 Every token passes a mixture's `active` experts, so that the figures do not depend on how tokens are
 routed; an imbalance costs time, not memory. All figures are bytes a token. Read in transformers
@@ -15,16 +15,17 @@ from tunec.schemas.models.architecture import Experts, Stack
 
 _FP32: Final = 4
 _INDICES: Final = 4 * 8
-"""Bytes an active expert of int64 indices: chosen experts, tokens in order, and both orders."""
+"""Bytes per active expert of int64 indices: chosen experts, tokens in order, and both orders."""
 
 
 def experts_saved(stack: Stack, experts: Experts, widths: Arithmetic) -> float:
-    """Bytes a token that routed and shared experts keep.
+    """Bytes per token that routed and shared experts keep.
 
-    Of each active expert gate and up, the activation and the result that the router weighs;
-    trained, also the token itself and the product. The router keeps its probabilities, and may
-    read the token in fp32. A loop adds each expert's weighed result to the sum by `index_add_`,
-    which keeps it. What shared experts give is kept where it is multiplied with a gate.
+    For each active expert: gate and up, the activation and the result that the router weights; if
+    it is trained, also the token itself and the product. The router keeps its probabilities, and
+    may read the token in fp32. A loop adds each expert's weighted result to the sum by
+    `index_add_`, which keeps it. The result of shared experts is kept if it is multiplied by a
+    gate.
     """
     tensors = 4 if widths.trains_experts else 3
     results = (2 if widths.trains_experts else 1) + widths.experts_apart
@@ -40,31 +41,31 @@ def experts_saved(stack: Stack, experts: Experts, widths: Arithmetic) -> float:
 
 
 def _shared_saved(stack: Stack, experts: Experts, widths: Arithmetic) -> float:
-    """Gate, activation and up, trained their product as well; and a result that is gated."""
+    """Gate, activation and up; the product if it is trained; and the result if it is gated."""
     product = widths.compute if widths.keeps_inputs else 0
     gated = widths.answer * stack.hidden if widths.gates_shared else 0
     return (3 * widths.answer + product) * experts.shared_ffn + gated * bool(experts.shared_ffn)
 
 
 def _width(widths: Arithmetic) -> int:
-    """Bytes an element inside routed experts.
+    """Bytes per element inside routed experts.
 
-    The grouped product is not among autocast's: tokens are converted to the weights' dtype
-    (`_grouped_mm`). Linear layers of a loop are.
+    Autocast does not cover the grouped product: tokens are converted to the weights' dtype
+    (`_grouped_mm`). It does cover the linear layers of a loop.
     """
     return widths.answer if widths.experts_apart else widths.held
 
 
 def _weight(widths: Arithmetic) -> int:
-    """Bytes of one number that weighs a result."""
+    """Bytes of one router weight that multiplies a result."""
     return widths.compute if widths.router == "narrow" else _FP32
 
 
 def experts_forward(stack: Stack, experts: Experts, widths: Arithmetic) -> float:
-    """Bytes a token that a block works in when nothing is kept, beside what it reads.
+    """Working bytes per token of a block that keeps nothing, besides its input.
 
-    The tokens in the order of their experts are there to the end; first gate and up with the
-    activation and the product, at last the results, and twice the weighed ones.
+    The tokens in the order of their experts stay to the end; first gate and up with the activation
+    and the product exist, at the end the results, and the weighted ones twice.
     """
     if widths.experts_apart:
         inner = experts.active * experts.ffn + experts.shared_ffn
@@ -80,10 +81,10 @@ def _weighed(widths: Arithmetic) -> int:
 
 
 def experts_ending(stack: Stack, experts: Experts, widths: Arithmetic) -> float:
-    """Bytes a token, beside what is kept, when a block's forward pass ends that keeps its tensors.
+    """Bytes per token besides the kept ones at the end of a forward pass that keeps its tensors.
 
-    Without a gradient of the weights the tokens in order and the product are not kept, but still
-    there. Shared experts that come behind the routed ones have kept nothing yet.
+    If the weights have no gradient, the ordered tokens and the product are not kept, but still
+    exist. Shared experts that run after the routed ones have kept nothing yet.
     """
     later = 0.0 if widths.gates_shared else _shared_saved(stack, experts, widths)
     if widths.experts_apart:
@@ -97,14 +98,14 @@ def experts_ending(stack: Stack, experts: Experts, widths: Arithmetic) -> float:
 
 
 class Backward(NamedTuple):
-    """The course of a block's backward pass: bytes a token beside all that its layer kept."""
+    """Bytes per token during a block's backward pass, besides all that its layer kept."""
 
     beginning: float
-    """While no gradient of experts' weights has come."""
+    """Before the experts' weights have gradients."""
     inner: float
-    """The results are gone; gradients of the product, of the activation and of up."""
+    """The results are freed; gradients of the product, of the activation and of up exist."""
     ending: float
-    """Only the tokens are left, the gradient of gate and up, and that of the tokens."""
+    """Only the tokens, the gradient of gate and up, and that of the tokens are left."""
 
 
 def experts_backward(
@@ -143,10 +144,11 @@ def experts_backward(
 
 
 def _around(stack: Stack, experts: Experts, widths: Arithmetic) -> float:
-    """Bytes a token of shared experts' gradients that wait, less what they no longer keep.
+    """Bytes per token of shared experts' gradients that wait, less the tensors freed by then.
 
-    Gated ones, which come first, are differentiated last: the gradients of their result and of the
-    gate's input wait, and the result is gone. Others are done, and have left that of their input.
+    Gated shared experts run first and are differentiated last: the gradients of their result and of
+    the gate's input wait, and the result is freed. Others are finished, and have left the gradient
+    of their input.
     """
     if not experts.shared_ffn:
         return 0.0
@@ -157,26 +159,26 @@ def _around(stack: Stack, experts: Experts, widths: Arithmetic) -> float:
 
 
 class ExpertsPass(NamedTuple):
-    """Bytes a sample at moments inside of a layer's mixture of experts."""
+    """Bytes per sample at moments inside a layer's mixture of experts."""
 
     forward: Sizes
-    """When the last layer's experts have run, besides what is kept."""
+    """After the last layer's experts have run, besides the kept tensors."""
     repeated: Sizes
-    """A layer and its input, as far as it is recomputed when its experts' turn comes."""
+    """A layer and its input, recomputed as far as its experts."""
     beginning: Sizes
     """A layer and its input, before its experts are differentiated."""
     inner: Sizes
-    """A layer and its input, when its experts' second product has its gradients."""
+    """A layer and its input, when the experts' second product has its gradients."""
     ending: Sizes
-    """As `inner`, when the experts have all of their gradients."""
+    """As `inner`, when the experts have all their gradients."""
 
 
 def experts_pass(
     stack: Stack, widths: Arithmetic, tokens: float, layer: float, name: str, *, recomputed: bool
 ) -> ExpertsPass | None:
-    """Moments inside of a layer's experts; None where there are none.
+    """Moments inside a layer's experts; None if it has none.
 
-    `layer`: bytes a sample that a layer keeps, with its input where that waits; `name`: of the term
+    `layer`: bytes per sample that a layer keeps, with its input if that waits; `name`: of the term
     while it is differentiated; `recomputed`: whether its forward pass keeps nothing.
     """
     if stack.experts is None:

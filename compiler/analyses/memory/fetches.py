@@ -1,24 +1,25 @@
-"""Which parameters ZeRO stage 3 has whole at a time, in mixtures of experts.
+"""Which parameters ZeRO stage 3 has gathered at a time, in mixtures of experts.
 
-DeepSpeed remembers the order in which a step visits modules. At each module it gathers what is not
-whole, then some of what comes next, as long as fewer than `max_live_parameters` elements are whole;
-a module that is done lets go of its parameters unless one is visited again within
-`max_reuse_distance` elements, or was passed over by that gathering ahead (deepspeed 0.19.8
+DeepSpeed records the order in which a step visits modules. At each module it gathers the parameters
+that are still split, then prefetches some of the next ones, as long as fewer than
+`max_live_parameters` elements are gathered; a finished module releases its parameters unless one is
+visited again within `max_reuse_distance` elements, or the prefetch skipped it (deepspeed 0.19.8
 `runtime/zero/partitioned_param_coordinator.py`, `fetch_sub_module`, `__params_to_release`; the same
 in 0.14.5, 0.15.4, 0.16.9, 0.17.6 and 0.18.9). The distance from a leaf module is counted through
-all modules with everything that is in them, that from others through what modules hold themselves,
-which is nothing for a block of experts.
+all modules with everything in them, that from others through the modules' own parameters, of which
+a block of experts has none.
 
-The weights of all experts of a layer are one tensor, of which the grouped product saves a view.
-What is let go of by `param.data = empty(0)` stays for as long as that view is saved, and is
+The weights of all experts of a layer are one tensor, of which the grouped product saves a view. A
+parameter released by `param.data = empty(0)` stays in memory as long as that view is saved, and is
 gathered a second time for the backward pass (transformers 5.23 `integrations/moe.py`,
-`_grouped_linear`; linear layers are spared by DeepSpeed's own product, which saves the parameter
+`_grouped_linear`; linear layers avoid this by DeepSpeed's own product, which saves the parameter
 itself: 0.19.8 `runtime/zero/linear.py`, `LinearFunctionForZeroStage3`). Traced.
 
-Where a layer is recomputed within the backward pass of its last module, as torch does without
-`use_reentrant`, all frozen parameters that it read go with that module, near or not, and come again
-for the backward pass (0.19.3 to 0.19.8, `update_recompute_parameters`): experts in front of shared
-ones are there twice, and a third time while they are copied out of a buffer. Traced.
+If a layer is recomputed within the backward pass of its last module, as torch does without
+`use_reentrant`, all frozen parameters that it read are released with that module, however soon they
+are needed, and are gathered again for the backward pass (0.19.3 to 0.19.8,
+`update_recompute_parameters`): experts in front of shared ones exist twice, and a third time while
+they are copied out of a buffer. Traced.
 """
 
 from collections import deque
@@ -34,30 +35,30 @@ from tunec.schemas.caches import Kept
 from tunec.schemas.models.architecture import Architecture, Module
 
 _OUTSIDE: Final = -1
-"""The layer of a module that is in none."""
+"""The layer number of a module outside all layers."""
 
 
 class Live(NamedTuple):
-    """Most elements that are whole at moments of a step, persistent ones left out."""
+    """The most gathered elements at moments of a step, without persistent ones."""
 
     turn: int
-    """From the last module's forward pass to its backward pass."""
+    """Between the last module's forward pass and its backward pass."""
     layers: tuple[int, ...]
     """While each layer is recomputed and differentiated, the last one first."""
     buffers: int
-    """In the buffers out of which a forward pass copies, when there is most of all."""
+    """In the buffers of the forward pass, at its highest moment."""
     beside: int
-    """Whole by then."""
+    """Gathered at that moment, without the buffers."""
     reached: float
-    """The share of the layers that the pass has reached by then."""
+    """The share of the layers that the pass has reached at that moment."""
     repeated: "Again | None" = None
-    """Experts that come for their layer to be recomputed; None: they are still whole."""
+    """Experts gathered again to recompute their layer; None: they are still gathered."""
     again: "Again | None" = None
-    """Experts that come for their backward pass; None: they are still whole."""
+    """Experts gathered again for their backward pass; None: they are still gathered."""
 
 
 class Again(NamedTuple):
-    """The moment in a backward pass at which most is whole as stacks of experts come."""
+    """The highest moment of a backward pass when stacks of experts are gathered."""
 
     buffers: int
     beside: int
@@ -70,16 +71,16 @@ class _Visit(NamedTuple):
 
     layer: int
     own: tuple[int, ...] = ()
-    """Those that are gathered for it."""
+    """Parameters that are gathered for it."""
     under: tuple[int, ...] = ()
-    """Those of it and of all modules in it."""
+    """Its parameters and those of all modules in it."""
     is_leaf: bool = False
     saves: frozenset[int] = frozenset()
-    """Those of which a graph that is kept saves views from here on."""
+    """Parameters of which a kept graph saves views from here on."""
     frees: frozenset[int] = frozenset()
-    """Those whose views are let go of when it is done."""
+    """Parameters whose views are freed at its end."""
     ends: frozenset[int] = frozenset()
-    """Those that go when it is done, however near they are needed again."""
+    """Parameters that are released at its end, however soon they are needed again."""
 
 
 class _Sizes(NamedTuple):
@@ -93,11 +94,11 @@ class _Moment(NamedTuple):
     """Elements at one visit."""
 
     whole: int
-    """While the module runs, buffers among them."""
+    """While the module runs, with buffers."""
     beside: int
-    """While the last of its parameters is copied out of its buffer, beside all buffers."""
+    """While its last parameter is copied out of its buffer, without the buffers."""
     buffers: int
-    """In those."""
+    """In the buffers."""
 
 
 def live_elements(
@@ -109,10 +110,10 @@ def live_elements(
     apart: bool = False,
     lets_go: bool = False,
 ) -> Live:
-    """Follow one step through a model; found again for the same model and sizes.
+    """Follow one step through a model; cached by model and sizes.
 
-    `blocks`: whether a block of experts is gathered as one; `apart`: whether each expert is a
-    module of its own; `lets_go`: whether what was recomputed with goes with the last module.
+    `blocks`: whether a block of experts is gathered as one; `apart`: whether each expert is its own
+    module; `lets_go`: whether recomputed parameters are released with the last module.
     """
     sizes = _Sizes(
         zero.max_live_parameters,
@@ -179,7 +180,7 @@ def _live(
 def _again(
     visits: Sequence[_Visit], moments: Sequence[_Moment], layers: int, *, recomputed: bool
 ) -> Again | None:
-    """The highest moment at which stacks of experts come out of a buffer in a backward pass."""
+    """The highest moment at which a backward pass copies stacks of experts out of a buffer."""
     found = [
         Again(moment.buffers, moment.beside, visit.layer / layers)
         for visit, moment in zip(visits, moments, strict=False)
@@ -189,18 +190,18 @@ def _again(
 
 
 class _Parameters:
-    """Elements of each parameter that is split over ranks."""
+    """The number of elements of each parameter that is split over ranks."""
 
     def __init__(self, sizes: _Sizes, *, apart: bool) -> None:
         self.elements: list[int] = []
         self.stacks: set[int] = set()
-        """Weights of several experts in one tensor."""
+        """Indices of tensors that hold the weights of several experts."""
         self._sizes, self._apart = sizes, apart
 
     def of(self, module: Module | None) -> tuple[int, ...]:
         """Number the parameters of one copy.
 
-        Experts that are modules of their own are put together as far as one gathering ahead takes.
+        Experts that are separate modules are combined up to the size of one prefetch.
         """
         if module is None:
             return ()
@@ -219,7 +220,7 @@ class _Parameters:
         return visit._replace(saves=frozenset(visit.own) & self.stacks)
 
     def freeing(self, visit: _Visit) -> _Visit:
-        """A visit whose graph is let go of."""
+        """A visit whose graph is freed."""
         return visit._replace(frees=frozenset(visit.own) & self.stacks)
 
 
@@ -236,7 +237,7 @@ def _by_layer(model: Architecture) -> Iterator[tuple[int, list[Module]]]:
 def _layer(
     parameters: _Parameters, layer: int, modules: Sequence[Module], *, blocks: bool
 ) -> list[_Visit]:
-    """One layer as it runs: itself, its norms, attention and what is in it, then the experts."""
+    """One layer in running order: itself, its norms, attention with its modules, then experts."""
     experts = {_block(module) for module in modules if ".experts" in module.path}
     norms: list[_Visit] = []
     parts: list[list[_Visit]] = []
@@ -260,12 +261,12 @@ def _layer(
 
 
 def _turn(module: Module) -> int:
-    """When a part of a block runs: the router, the routed experts, those that are shared."""
+    """The order of a block's parts: the router, the routed experts, the shared ones."""
     return 2 if "shared" in module.path else int(is_stack(module))
 
 
 def _block(module: Module) -> str:
-    """What a layer calls the part of it that holds the module."""
+    """The name of the layer's part that holds the module."""
     return module.path.partition("{}.")[2].partition(".")[0]
 
 
@@ -282,7 +283,7 @@ def _owner(module: Module) -> str:
 def _differentiated(
     parameters: _Parameters, layer: Sequence[_Visit], *, checkpointed: bool
 ) -> Iterable[_Visit]:
-    """A layer in a backward pass: where it is recomputed, when its last module is reached."""
+    """A layer in a backward pass: recomputed when its last module is reached."""
     whole, last = layer[0], layer[-1]
     if not checkpointed:
         return [whole, *map(parameters.freeing, layer[:0:-1])]
@@ -292,27 +293,27 @@ def _differentiated(
 
 
 class _Buffers:
-    """Buffers in which several parameters come at once.
+    """Buffers into which several parameters are gathered at once.
 
-    All are copied out when the first is needed, and the buffer is let go when the last is visited:
+    All are copied out when the first is needed, and the buffer is freed when the last is visited:
     each has a handle that holds it (`AllGatherCoalescedHandle`, `InflightParamRegistry`).
     """
 
     def __init__(self, elements: Sequence[int]) -> None:
         self.elements = elements
         self.waiting: dict[int, set[int]] = {}
-        """Of each parameter that is not visited yet, those that came with it and are not either."""
+        """For each parameter not yet visited, the unvisited parameters of its buffer."""
         self.opened: dict[int, tuple[set[int], int]] = {}
 
     def gather(self, parameters: Sequence[int]) -> int:
-        """Gather together; one parameter alone needs no buffer."""
+        """Gather parameters together; a single one needs no buffer."""
         if len(parameters) > 1:
             group = set(parameters)
             self.waiting.update((each, group) for each in parameters)
         return _sum(self.elements, parameters)
 
     def visit(self, parameters: Iterable[int]) -> int:
-        """Copy what is needed; the elements of all buffers meanwhile."""
+        """Copy the parameters that are needed; returns the elements of all buffers meanwhile."""
         for each in parameters:
             group = self.waiting.pop(each, None)
             if group is not None:
@@ -324,19 +325,19 @@ class _Buffers:
 
     @property
     def held(self) -> int:
-        """Elements of all buffers beside the parameters that were copied out of them."""
+        """Elements of all buffers, besides the parameters that were copied out of them."""
         return sum(size for _, size in self.opened.values())
 
 
 def _moments(order: Sequence[_Visit], elements: Sequence[int], sizes: _Sizes) -> Iterator[_Moment]:
-    """Elements that are whole when each module runs."""
+    """Gathered elements when each module runs."""
     distances, buffers = _distances(order, elements), _Buffers(elements)
     awaited = deque((each, step) for step, visit in enumerate(order) for each in visit.own)
     reached = [-1] * len(elements)
     there: set[int] = set()
     saved: set[int] = set()
     left: set[int] = set()
-    """Let go of while a view of them was saved."""
+    """Released while a view of them was saved."""
     count = 0
     for step, visit in enumerate(order):
         count += buffers.gather([each for each in visit.own if each not in there])
@@ -371,7 +372,7 @@ def _moments(order: Sequence[_Visit], elements: Sequence[int], sizes: _Sizes) ->
 
 
 def _distances(order: Sequence[_Visit], elements: Sequence[int]) -> list[list[float]]:
-    """Of each visit's parameters, the elements that are passed before it is met again."""
+    """For each visit's parameters, the elements that are visited before their next use."""
     held = [0 if visit.is_leaf else _sum(elements, visit.own) for visit in order]
     passed = [0, *accumulate(held)]
     passed_under = [0, *accumulate(_sum(elements, visit.under) for visit in order)]

@@ -1,4 +1,4 @@
-"""What a layer takes: as it was read off the real class, or by formulas."""
+"""The bytes of a layer: as measured on the real class, or by formulas."""
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.attention import attention_saved
@@ -11,9 +11,9 @@ _EAGER = " eager"
 
 
 def saved(stack: Stack, widths: Arithmetic, keys: float, *, alone: bool) -> float:
-    """Bytes a token that one layer keeps, without adapters; `keys`: tokens of a sample.
+    """Bytes per token that one layer keeps, without adapters; `keys`: tokens of a sample.
 
-    `alone`: there is one sample.
+    `alone`: whether there is only one sample.
     """
     found = _found(stack.measured, widths, alone=alone)
     if found is None:
@@ -23,7 +23,7 @@ def saved(stack: Stack, widths: Arithmetic, keys: float, *, alone: bool) -> floa
 
 
 def common(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """Bytes a token of one sample that a layer keeps once for all samples of a batch."""
+    """Bytes per token of one sample that a layer keeps once for all samples of a batch."""
     found = _found(stack.measured, widths)
     return 0.0 if found is None else highest(found.common, keys)
 
@@ -31,9 +31,9 @@ def common(stack: Stack, widths: Arithmetic, keys: float) -> float:
 def working(
     stack: Stack, widths: Arithmetic, keys: float, *, recomputed: bool, alone: bool
 ) -> float:
-    """Bytes a token of gradients on their way while one layer is differentiated.
+    """Bytes per token of gradients in flight while one layer is differentiated.
 
-    The measure knows no adapters, whose casts the formula adds beside the widest product.
+    The measure does not include adapters, whose casts the formula adds beside the widest product.
     """
     formula = layer_working(stack, widths, recomputed=recomputed)
     found = _found(stack.measured, widths, alone=alone)
@@ -48,13 +48,13 @@ def working(
 
 
 def around(model: Architecture, widths: Arithmetic, keys: float, *, alone: bool) -> float | None:
-    """Bytes a token that the model keeps outside of its layers; None where formulas know."""
+    """Bytes per token that the model keeps outside its layers; None if formulas give them."""
     found = _found(model.around, widths, alone=alone)
     return None if found is None else highest(found.saved, keys)
 
 
 def beside(model: Architecture, widths: Arithmetic, *, alone: bool) -> float:
-    """Bytes of a sample, of those, that stay however long its text is: what an encoder reads."""
+    """Of those, bytes per sample that do not depend on the text's length: an encoder's input."""
     found = _found(model.around, widths, alone=alone) if model.source else None
     return 0.0 if found is None else max(each.sample for each in found.saved)
 
@@ -62,9 +62,9 @@ def beside(model: Architecture, widths: Arithmetic, *, alone: bool) -> float:
 def _found(
     measures: tuple[Measured, ...], widths: Arithmetic, *, alone: bool = False
 ) -> Measured | None:
-    """The measure of a way of computing, or the one with the other kernel of attention.
+    """The measure of a way of computing, or the one with the other attention kernel.
 
-    That of one sample, if there is one and it takes less than each of several.
+    The measure of one sample, if there is one and it is smaller than the share of each of several.
     """
     if not measures:
         return None
@@ -75,7 +75,7 @@ def _found(
 
 
 def _other_kernel(found: Measured, stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """What the kernel that runs keeps more than the one that was measured."""
+    """What the running kernel keeps more than the one that was measured."""
     if found.way.removesuffix(ALONE) == widths.way or not stack.attends:
         return 0
     measured = replace(widths, eager=not widths.eager)

@@ -1,4 +1,4 @@
-"""What adapters keep for their backward pass, and what adding them to their weights takes."""
+"""What adapters keep for their backward pass, and the memory needed to merge them."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -79,7 +79,7 @@ def inputs_kept(
     *,
     several: bool = False,
 ) -> float:
-    """Bytes of what frozen linear layers of a part read, where each keeps it: by default, a token.
+    """Bytes of the inputs of a part's frozen linear layers, if each keeps its own; per token.
 
     At stage 3 every product is DeepSpeed's own, which keeps its input whether or not its weight is
     trained (0.19.8 `runtime/zero/linear.py`, `LinearFunctionForZeroStage3.setup_context`). Modules
@@ -100,18 +100,17 @@ def inputs_kept(
 
 
 def _source(module: Module) -> tuple[str, int, int, bool]:
-    """What tells apart the tensors that modules read; a block's last reads what the others made."""
+    """A key of the tensor that a module reads; a block's last one reads what the others made."""
     parent = module.path.rpartition(".")[0]
     return parent, prod(module.shape[1:]), module.copies, reads_attention(module)
 
 
 def adapters_working(workload: Workload, widths: Arithmetic) -> float:
-    """Bytes a token that adapters add to the work of a layer, in a pass that keeps nothing.
+    """Working bytes per token that adapters add to a layer, in a pass that keeps nothing.
 
-    At the widest module that has one: its input is cast to another dtype of the adapters, and what
-    the second product gives is scaled, beside the base's own result (peft 0.21
-    `tuners/lora/layer.py`, `Linear.forward`); a feed-forward's third tensor is not there yet.
-    Traced.
+    At the widest module that has one: its input is cast to the adapters' dtype, and the output of
+    the second product is scaled, beside the base's own result (peft 0.21 `tuners/lora/layer.py`,
+    `Linear.forward`); a feed-forward's third tensor does not exist yet. Traced.
     """
     layers = [m for m in workload.adapted if m.part == "text" and m.kind == "linear"]
     outputs = [m.shape[0] for m in layers if "{}" in m.path]
@@ -142,15 +141,16 @@ class Merging(NamedTuple):
     """Bytes of merged weights, and of their gradients, while one layer is differentiated."""
 
     merged: float
-    """Both stacks as they were merged for the forward pass."""
+    """Both stacks, merged for the forward pass."""
     gradient: float
-    """The most that a gradient takes beyond what is merged by then: that of the smaller stack.
+    """The most that a gradient needs besides the merged weights: that of the smaller stack.
 
-    When the larger one's comes, the smaller stack is gone, which is half of it."""
+    When the larger stack's gradient is made, the smaller stack, which is half as large, is
+    freed."""
 
 
 def experts_merging(workload: Workload, widths: Arithmetic) -> Merging:
-    """What merging takes in one layer (traced)."""
+    """The memory of merging in one layer (traced)."""
     stacks = [prod(module.shape) for module in workload.adapted if is_stack(module)]
     larger, smaller = max(stacks, default=0), min(stacks, default=0)
     most = max(smaller, larger - smaller) if len(stacks) > 1 else larger
@@ -158,7 +158,7 @@ def experts_merging(workload: Workload, widths: Arithmetic) -> Merging:
 
 
 def norms_working(workload: Workload, widths: Arithmetic) -> float:
-    """Bytes in which DoRA makes one module's norm, whatever the number of tokens.
+    """Bytes in which DoRA computes one module's norm, independent of the number of tokens.
 
     A square of ones to multiply the adapter with, the base's weight, the adapter's product, that
     product scaled, and the sum of both, in the dtype of the adapter's input (traced, peft 0.21.2).
@@ -168,9 +168,9 @@ def norms_working(workload: Workload, widths: Arithmetic) -> float:
 
 
 def weights_kept(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> float:
-    """Bytes of base weights that DoRA keeps a cast of; of one layer where layers are recomputed.
+    """Bytes of base weights of which DoRA keeps a cast; of one layer if layers are recomputed.
 
-    With dropout the base's result is taken of the masked input, in the adapter's dtype, which
+    With dropout the base's result is computed from the masked input, in the adapter's dtype, which
     autocast narrows again (peft 0.21.2 `tuners/lora/dora.py`, `DoraLinearLayer.forward`: `weight =
     weight.to(x.dtype)`; traced).
     """
@@ -236,7 +236,7 @@ def _repacked(workload: Workload, size: int, *, repeated: bool) -> float:
 
 
 def packed_before(workload: Workload) -> float:
-    """Bytes of the packed weights that merging puts others in the place of."""
+    """Bytes of the packed weights that merging replaces."""
     if workload.quantization.format == "none":
         return 0.0
     elements = sum(
@@ -246,7 +246,7 @@ def packed_before(workload: Workload) -> float:
 
 
 def merged_on_host(workload: Workload) -> Sizes:
-    """What a process of its own holds that merges adapters into a 16-bit base, in bytes.
+    """Bytes that a separate process holds while it merges adapters into a 16-bit base.
 
     On a CPU the products of 16-bit adapters are made in fp32 (`get_delta_weight`: `cast_to_fp32`).
     """
@@ -268,7 +268,7 @@ _LINEAR: Final = frozenset({"SanaTransformer2DModel", "SanaVideoTransformer3DMod
 """Denoisers whose first attention in a block is linear, whose result nothing keeps (diffusers 0.42
 `attention_processor.py`, `SanaLinearAttnProcessor2_0`; `transformer_sana_video.py`)."""
 _GATES: Final = ("gate_proj", "g_proj")
-"""How the projection of a gate on what attention gives is called in it."""
+"""Names of the projection of a gate that multiplies the attention's output."""
 
 
 def is_kept(
@@ -279,10 +279,10 @@ def is_kept(
     in_order: bool,
     several: bool = False,
 ) -> bool:
-    """Whether a module reads a tensor that is kept without it, in the dtype of products.
+    """Whether a module's input is kept anyway, in the dtype of products.
 
-    `in_order`: whether attention gives its result in token order whatever it is given. `several`:
-    whether a micro batch has more than one sample. A model that hears hands attention copies in the
+    `in_order`: whether attention gives its result in token order whatever its input. `several`:
+    whether a micro batch has more than one sample. An audio model passes attention copies in the
     order of heads (transformers 5.23 `WhisperAttention.forward`).
     """
     if _is_of_relu(model, module, widths):
@@ -293,9 +293,9 @@ def is_kept(
 
 
 def _reads_part(model: Architecture, module: Module) -> bool:
-    """Whether a module reads the picture's or the text's share of what one kernel gave for both.
+    """Whether a module reads the image's or the text's share of one kernel's output.
 
-    Such shares of several samples do not lie together, so that a product copies its own (diffusers
+    Such shares of several samples are not contiguous, so that a product copies its input (diffusers
     0.42 `transformer_flux.py`, `FluxAttnProcessor`: `split_with_sizes`; traced).
     """
     parent = module.path.partition(".to_")[0]
@@ -308,7 +308,7 @@ def _paths(model: Architecture) -> frozenset[str]:
 
 
 def _reads_kernel(model: Architecture, module: Module) -> bool:
-    """Whether a module reads what attention's kernel gives, as it is."""
+    """Whether a module reads the unchanged output of the attention kernel."""
     if not reads_attention(module) or _OF_STATES.search(module.path):
         return False
     if model.family in _LINEAR and ".attn1." in module.path:
@@ -318,9 +318,9 @@ def _reads_kernel(model: Architecture, module: Module) -> bool:
 
 @cached(256)
 def _gated(model: Architecture) -> frozenset[tuple[str, object]]:
-    """Projections that read what attention gives times a gate of each element.
+    """Projections that read the attention's output multiplied by a gate for each element.
 
-    The gate is a projection of its own (AFMoE), or half of the queries' (Qwen3-Next, Qwen3.5).
+    The gate is a separate projection (AFMoE), or half of the queries' (Qwen3-Next, Qwen3.5).
     """
     parts = [(*m.path.rpartition(".")[::2], m) for m in model.modules if m.kind == "linear"]
     apart = {parent for parent, name, _ in parts if name in _GATES and parent.endswith("attn")}
@@ -334,7 +334,7 @@ def _gated(model: Architecture) -> frozenset[tuple[str, object]]:
 
 
 def _is_of_relu(model: Architecture, module: Module, widths: Arithmetic) -> bool:
-    """Whether a module reads what a ReLU gave and keeps, neither copied nor dropped in part."""
+    """Whether a module reads the output of a ReLU, which keeps it, without a copy or dropout."""
     if widths.activation != "relu" or widths.copies_inner or model.dropout.inner:
         return False
     own = (each.ffn for each in model.stacks if each.part == module.part and not each.gated)

@@ -1,4 +1,4 @@
-"""What a module is to a run, and how families differ where an architecture's shape does not tell.
+"""The role of a module in a run, and differences of families that the shape does not show.
 
 Of a module: where it stands, whether it is quantised, what adapters it carries, how many bytes its
 elements take. Each entry of a family was read in transformers 5.23
@@ -46,7 +46,7 @@ def quantized_bytes(quantization: Quantization) -> float:
 _READS_ATTENTION: Final = re.compile(
     r"(o_proj|out_proj|to_out\.(0|\{\})|to_add_out|attn\.(c_)?proj|att(entio)?n\.(output\.)?dense)$"
 )
-"""Projections of the attention's output, which its kernel keeps anyway."""
+"""Projections of the attention's output, which the attention kernel keeps anyway."""
 _FEED_FORWARD: Final = re.compile(r"(mlp|ffn|feed_forward|experts|fc1|fc2|ff)\b")
 _OF_CONDITIONS: Final = re.compile(
     r"(norm\w*\.linear|time_emb_proj|attn2\.to_[kv])$"
@@ -79,12 +79,12 @@ _GATE_UP: Final = ".gate_up_proj"
 
 
 def reads_attention(module: Module) -> bool:
-    """Whether a layer's module reads what attention gives."""
+    """Whether a layer's module reads the attention's output."""
     return bool(_READS_ATTENTION.search(module.path))
 
 
 def is_after_attention(module: Module) -> bool:
-    """Whether a layer's module reads what attention gives, or comes behind it."""
+    """Whether a layer's module reads the attention's output, or comes after it."""
     return reads_attention(module) or is_in_feed_forward(module)
 
 
@@ -94,7 +94,7 @@ def is_in_feed_forward(module: Module) -> bool:
 
 
 def is_embedding_norm(module: Module) -> bool:
-    """Whether a norm stands before the first text layer: BERT, BART and Bloom name it so."""
+    """Whether a norm precedes the first text layer, by its name in BERT, BART and Bloom."""
     return _is_around(module, "norm") and "embed" in module.path
 
 
@@ -107,24 +107,24 @@ def is_in_encoder(module: Module) -> bool:
 
 
 def is_encoder_norm(module: Module) -> bool:
-    """Whether a norm stands behind the layers of an encoder that a decoder reads."""
+    """Whether a norm follows the layers of an encoder that a decoder reads."""
     ahead = "embed" not in module.path and "encoder." in module.path
     return _is_around(module, "norm") and ahead
 
 
 def drops_embedding(model: Architecture) -> bool:
-    """Whether what the first text layer reads is dropped in part, as what layers give back is."""
+    """Whether dropout applies to the first text layer's input, as it does to layers' outputs."""
     return model.dropout.states and model.family not in _EMBEDDING_WHOLE
 
 
 def is_position_table(model: Architecture, module: Module) -> bool:
-    """Whether a table beside the tokens' own is added to what the first text layer reads."""
+    """Whether a table besides the tokens' own is added to the first text layer's input."""
     is_wide = module.shape[-1] == model.hidden and module.path != model.embedding
     return _is_around(module, "embedding") and is_wide
 
 
 def norms_first(model: Architecture, part: Part) -> bool:
-    """Whether a norm stands before a tower's layers, as in CLIP's, Llama 3.2's and Llama 4's.
+    """Whether a norm precedes a tower's layers, as in CLIP, Llama 3.2 and Llama 4.
 
     transformers 5.23 `models/clip/modeling_clip.py`, `pre_layrnorm`; `models/mllama`,
     `layernorm_pre`.
@@ -134,7 +134,7 @@ def norms_first(model: Architecture, part: Part) -> bool:
 
 
 def norms_after(model: Architecture, part: Part) -> bool:
-    """Whether layers normalise what attention and feed-forward give, and not what they read.
+    """Whether layers normalise the outputs of attention and feed-forward, not the inputs.
 
     By its family, or since no norm follows the last layer (OPT 350M: `do_layer_norm_before`).
     """
@@ -149,16 +149,16 @@ def _is_around(module: Module, kind: Kind) -> bool:
 
 
 def wants_gradient(model: Architecture, module: Module) -> bool:
-    """Whether what a product reads may want a gradient: not what is made of time and text.
+    """Whether a product's input may need a gradient, unlike those made of time and text.
 
-    diffusers 0.42 `transformer_flux.py`, `transformer_sd3.py`, `unet_2d_condition.py`: the inputs
-    of these come from nothing that is trained.
+    diffusers 0.42 `transformer_flux.py`, `transformer_sd3.py`, `unet_2d_condition.py`: these inputs
+    do not depend on any trained weight.
     """
     return model.kind != "diffusion" or not _OF_CONDITIONS.search(module.path)
 
 
 def tower_of(modules: Iterable[Module]) -> tuple[Module, ...]:
-    """Those of some modules that only pictures pass."""
+    """The modules that only images pass."""
     return tuple(module for module in modules if module.part in _OF_PICTURES)
 
 
@@ -174,7 +174,7 @@ def quantizes(workload: Workload, module: Module) -> bool:
 
 
 def experts_apart(workload: Workload) -> bool:
-    """Whether each expert is linear layers of its own, run one expert after the other."""
+    """Whether each expert has its own linear layers, which run one expert after the other."""
     version = workload.version("transformers")
     family = workload.architecture.family
     return version is not None and version < FUSED_EXPERTS and family in _ONCE_SEPARATE
@@ -233,16 +233,16 @@ Router = Literal["narrow", "wide", "double"]
 
 
 class Flavour(Struct, frozen=True):
-    """What the shape of a layer does not tell."""
+    """Properties of a layer that its shape does not show."""
 
     activation: Activation = "single"
     norm: Norm = "plain"
     rotary: Rotary = "whole"
     router: Router = "wide"
     gates_shared: bool = False
-    """Whether shared experts run before the routed ones, and a gate weighs what they give."""
+    """Whether shared experts run before the routed ones, and a gate weights their output."""
     biased: bool = False
-    """Whether self attention adds a bias a head."""
+    """Whether self attention adds a bias for each head."""
     own_biases: bool = False
     """Whether each layer makes that from relative positions of its own, and a cross attention one
     of zeros (transformers 5.23 `models/umt5/modeling_umt5.py`, `UMT5Attention.forward`)."""
@@ -253,15 +253,15 @@ class Flavour(Struct, frozen=True):
     """Whether the feed-forward brings what its second product reads to that weight's dtype
     (transformers 5.23 `models/t5/modeling_t5.py`, `T5DenseActDense.forward`)."""
     crosses: bool = False
-    """Whether a decoder layer attends to the encoder after itself."""
+    """Whether a decoder layer attends to the encoder after self attention."""
     norms_after: bool = False
-    """Whether layers normalise what attention and feed-forward give, and not what they read."""
+    """Whether layers normalise the outputs of attention and feed-forward, not the inputs."""
     norms_first: bool = False
-    """Whether the stream begins with what a norm of the embedding gives."""
+    """Whether the stream begins with the output of a norm of the embedding."""
     eager: bool = False
-    """Whether attention makes its scores as tensors unless it is FlashAttention."""
+    """Whether attention computes its scores as tensors unless it is FlashAttention."""
     wide_queries: bool = False
-    """Whether it multiplies queries and keys in fp32 then."""
+    """Whether it then multiplies queries and keys in fp32."""
     narrow_scores: bool = False
     """Whether eager attention takes its softmax in the dtype of the product, not in fp32."""
 
@@ -269,7 +269,7 @@ class Flavour(Struct, frozen=True):
 _T5: Final = frozenset({"t5", "mt5", "umt5"})
 _BART_FIRST: Final = frozenset({"mbart", "m2m_100", "pegasus", "blenderbot"})
 _BART_AFTER: Final = frozenset({"bart", "plbart", "marian", "blenderbot-small"})
-"""BART and its kin, by whether layers normalise what they read or what they give."""
+"""BART and related families, by whether layers normalise their inputs or their outputs."""
 BART: Final = _BART_FIRST | _BART_AFTER
 _ENCODER_DECODER: Final = _T5 | BART
 _PARALLEL_NORMS: Final = frozenset({"gpt_neox"})
@@ -301,7 +301,7 @@ _GATED_SHARED: Final = frozenset({"qwen2_moe"})
 _QUICK_TOWERS: Final = frozenset({"llava", "llava_next", "qwen2_vl"})
 _NARROW_SCORES: Final = _ENCODER_DECODER | {"gpt2", "falcon", "bert", "roberta"}
 _WIDE_QUERIES: Final = frozenset({"gptj", "codegen", "gpt_neo"})
-"""Families that multiply queries and keys in fp32 (`GPTJAttention._attn` and its like)."""
+"""Families that multiply queries and keys in fp32 (`GPTJAttention._attn` and similar)."""
 _ALWAYS_EAGER: Final = _WIDE_QUERIES | {"bloom", "mpt"}
 """Families that add a bias a head to scores of their own making (`BloomAttention.forward`,
 `MptAttention.forward`), or whose class says nothing of `_supports_sdpa`."""
@@ -317,7 +317,7 @@ _ROTATED_TOWERS: Final = frozenset(
 
 
 def flavour(family: str, part: Part) -> Flavour:
-    """Look up what is special about a family's layers in one part."""
+    """Look up the properties of a family's layers in one part."""
     if part == "text":
         return Flavour(
             _activation_of(family),
@@ -353,9 +353,9 @@ _ACTIVATIONS: Final[dict[str, Activation]] = {
 
 
 def activation_of(model: Architecture, part: Part) -> Activation:
-    """What the activation of a part's feed-forwards keeps, by the config's word for it.
+    """What the activation of a part's feed-forwards keeps, by its name in the config.
 
-    Of gated ones, and where the config has none, as the family usually has it.
+    For gated ones, and if the config has none, the family's usual activation.
     """
     usual = flavour(model.family, part).activation
     gated = any(stack.gated for stack in model.stacks if stack.part == part)

@@ -40,14 +40,14 @@ class Matrix(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Of the whole tensor."""
+        """Elements of the whole tensor."""
         return prod(self.shape)
 
     @property
     def sides(self) -> tuple[int, int, int]:
-        """How many matrices, and their two sides, the shorter first.
+        """The number of matrices, and their two sides, the shorter first.
 
-        A convolution's weight is seen as one matrix (`muon_update`).
+        A convolution's weight counts as one matrix (`muon_update`).
         """
         first, *others = self.shape
         if len(self.shape) == 4:
@@ -60,26 +60,26 @@ def _sorted(one: int, other: int) -> tuple[int, int]:
 
 
 class Halves(NamedTuple):
-    """What Muon and Adam have of a model, in elements."""
+    """The elements of a model that Muon and Adam update."""
 
     matrices: int
     rest: int
     largest: Matrix | None
-    """The one whose update takes most; None: Muon has nothing to step."""
+    """The matrix whose update needs most memory; None: Muon updates nothing."""
     widest: int
-    """In that one."""
+    """Elements of that matrix."""
     own: Partition
-    """Of the rank that needs most at stages 1 and 2, of both halves together."""
+    """The part of the rank that needs most at stages 1 and 2, of both halves together."""
     own_matrices: int
-    """Of all matrices of which that rank owns a piece."""
+    """Elements of all matrices of which that rank owns a piece."""
 
 
 @cached(1024)
 def halves(workload: Workload, ranks: int) -> Halves:
-    """Split what is trained, and find the rank that needs most in its step.
+    """Split the trained tensors, and find the rank that needs most memory in its step.
 
-    That is 6 bytes an element of its matrices (momentum, its copy, the update) besides 2 of each of
-    its tensors.
+    That is 6 bytes per element of its matrices (momentum, its copy, the update) besides 2 of each
+    of its tensors.
     """
     tensors = _tensors(workload)
     matrices = _in_groups(tensors)
@@ -98,7 +98,7 @@ def halves(workload: Workload, ranks: int) -> Halves:
 
 
 def _in_groups(tensors: Iterable[Matrix | int]) -> list[Matrix]:
-    """Muon's half as it lies in its group: by shape, the largest first (`MuonWithAuxAdam`)."""
+    """Muon's half in the order of its group: by shape, the largest first (`MuonWithAuxAdam`)."""
     return sorted((each for each in tensors if isinstance(each, Matrix)), reverse=True)
 
 
@@ -113,7 +113,7 @@ def _parts(sizes: Sequence[int], ranks: int) -> list[Partition]:
 
 
 def _tensors(workload: Workload) -> list[Matrix | int]:
-    """Every trained tensor in the model's order: a matrix of Muon's, or elements of Adam's."""
+    """Every trained tensor in the model's order: a matrix for Muon, or the elements of Adam's."""
     rank = workload.adapter.rank
     found: list[Matrix | int] = []
     for module, _ in in_order(workload.adapted):
@@ -137,9 +137,9 @@ def has_convolutions(workload: Workload) -> bool:
 
 
 def working(matrix: Matrix | None, gradient: int) -> int:
-    """Bytes that one update takes at its highest, the update itself among them.
+    """The peak of bytes during one update, including the update itself.
 
-    `gradient`: bytes of an element of it. Measured on meta tensors over deepspeed 0.19.8's
+    `gradient`: bytes of one of its elements. Measured on meta tensors over deepspeed 0.19.8's
     `muon_update` (`tests/analyses/memory/test_muon.py`): the blend of momentum and its choice; then
     in fp16 two copies of the matrix and four of its Gram matrix, or one and seven.
     """
@@ -156,7 +156,7 @@ def working(matrix: Matrix | None, gradient: int) -> int:
 def momenta(version: Version | None, found: Halves, stage: int, ranks: int, gradient: int) -> float:
     """Bytes of momenta and of Adam's two fp32 moments on one rank.
 
-    Without ZeRO all is fp32, like the parameters that are stepped.
+    Without ZeRO all are fp32, like the parameters that are updated.
     """
     adam = 8 * found.rest
     if stage == 0:
@@ -168,7 +168,7 @@ def momenta(version: Version | None, found: Halves, stage: int, ranks: int, grad
 
 
 def operations(workload: Workload) -> float:
-    """Operations of one orthogonalisation of all matrices, by as many ranks as there are together.
+    """Operations of one orthogonalisation of all matrices, summed over the ranks.
 
     Five iterations over the Gram matrix and four products with the matrix itself; on a square one
     all products are with itself (deepspeed 0.19.8 `original_muon.py`,
@@ -184,12 +184,12 @@ def _operations(number: int, shorter: int, longer: int) -> float:
 
 
 class Gathers(NamedTuple):
-    """What stage 3 gathers to orthogonalise, in bytes."""
+    """The tensors that stage 3 gathers to orthogonalise, in bytes."""
 
     kept: float
-    """Buffers that stay from one step to the next."""
+    """Buffers that are kept between steps."""
     highest: Mapping[str, float]
-    """By name, at the moment that takes most besides them."""
+    """By name, at the moment that needs most besides the buffers."""
 
 
 @cached(1024)

@@ -1,4 +1,4 @@
-"""How ZeRO empties its bucket on the way through a backward pass: what is copied, and when.
+"""How ZeRO empties its bucket during a backward pass: what is copied, and when.
 
 Gradients come in the order opposite to the model's own. One that does not fit into the bucket any
 more has what lies there reduced first, and waits; one that is larger than the whole bucket stays
@@ -38,22 +38,22 @@ class Partition(NamedTuple):
 
     rank: int
     elements: int
-    """Of all parameters that it owns a piece of."""
+    """Elements of all parameters of which it owns a piece."""
     piece: int
-    """Of the largest piece that it owns."""
+    """Elements of the largest piece that it owns."""
     ends: int = 0
-    """Where the part ends among all trained elements."""
+    """The end of the part among all trained elements."""
     part: int = 0
     """Elements of each rank's part."""
     apart: bool = False
-    """Whether the rank adds each of its pieces to an fp32 part by itself."""
+    """Whether the rank adds each of its pieces to an fp32 part separately."""
 
 
 NO_PARTITION = Partition(0, 0, 0)
 
 
 class Tensor(NamedTuple):
-    """One trained tensor, and where in the model it lies."""
+    """One trained tensor, and its position in the model."""
 
     elements: int
     layer: tuple[str, int] | None
@@ -61,16 +61,16 @@ class Tensor(NamedTuple):
     ends_feed_forward: bool
     """Whether it reads the inner activations, so that its gradient is the first of its layer."""
     in_block: bool = False
-    """Whether it lies in the module that holds the layer's experts."""
+    """Whether it is in the module that holds the layer's experts."""
     idle: bool = False
-    """Whether no gradient comes for it."""
+    """Whether it gets no gradient."""
 
 
 @cached(2048)
 def largest_partition(workload: Workload, ranks: int) -> Partition:
-    """Find the rank that needs most in its step.
+    """Find the rank that needs most memory in its step.
 
-    That is 2 bytes an element of its buffer, and the larger of 8 of its largest piece (the fp64
+    That is 2 bytes per element of its buffer, and the larger of 8 of its largest piece (the fp64
     copy for the norm) and 6 of its part (flattened, and made fp32).
     """
     tensors = trained_tensors(workload)
@@ -90,7 +90,7 @@ def _largest(tensors: tuple[Tensor, ...], ranks: int) -> Partition:
 
 
 def _differing_ranks(ends: list[int], part: int) -> list[int]:
-    """The first of those ranks whose parts are alike: all that lie within one tensor are."""
+    """One rank for each kind of part: parts that lie within one tensor are alike."""
     last = (ends[-1] - 1) // part
     edges = ((begin // part, (end - 1) // part) for begin, end in pairwise([0, *ends]))
     every = {rank for first, final in edges for rank in (first, first + 1, final)}
@@ -98,7 +98,7 @@ def _differing_ranks(ends: list[int], part: int) -> list[int]:
 
 
 def part_of(ends: list[int], rank: int, part: int) -> Partition:
-    """One rank's part of tensors that end where `ends` says; `part`: elements of each part."""
+    """One rank's part of tensors that end at `ends`; `part`: elements of each part."""
     begin, end = rank * part, min((rank + 1) * part, ends[-1])
     first, last = bisect_right(ends, begin), bisect_left(ends, end)
     edges = [begin, *ends[first:last], end]
@@ -115,7 +115,7 @@ def trained_sizes(workload: Workload) -> Iterator[int]:
 def trained_tensors(workload: Workload) -> tuple[Tensor, ...]:
     """Every trained tensor, in the order in which the model gives its parameters.
 
-    The same object for workloads that differ in nothing that bears on it.
+    Workloads with the same trained tensors get the same object.
     """
     idle = (None, *workload.idle_adapted, None, *workload.idle)
     told = (workload.architecture, *workload.adapted, None, *workload.trained, *idle)
@@ -162,38 +162,38 @@ class Reduction(NamedTuple):
     """One reduction; sizes in elements."""
 
     number: int
-    """Counted from 1 in the order in which they come."""
+    """The number of the reduction, counted from 1."""
     filled: int
-    """What the bucket holds."""
+    """Elements in the bucket."""
     copied: int
-    """Concatenated for it."""
+    """Elements that are concatenated for it."""
     summed: int
     """Elements reduced at once: concatenated ones, or one tensor alone."""
     apart: int
-    """Gradients alive outside of the bucket: one larger than it, and the one that has come."""
+    """Gradients outside the bucket: one that is larger than it, and the newest one."""
     left: float
-    """The share of all layers that the pass has not reached."""
+    """The share of all layers that the backward pass has not reached."""
     inside: bool
     """Whether a layer is being differentiated."""
     is_whole: bool
-    """Whether that layer's feed-forward still waits for its gradients but the last matrix's."""
+    """Whether that layer's feed-forward has only the gradient of its last matrix so far."""
     held: bool
-    """Whether an earlier reduction brought the rank gradients of its own."""
+    """Whether an earlier reduction gave the rank gradients of its own part."""
     later: int = 0
-    """Gradients that come later."""
+    """Elements of gradients that come later."""
     brings: bool = False
-    """Whether this one is the first that brings the rank gradients of its own."""
+    """Whether this is the first reduction that gives the rank gradients of its own part."""
     own: int = 0
     """The largest piece of one gradient in the bucket that the rank adds to an fp32 part."""
 
 
 class Reductions(NamedTuple):
-    """Those of a backward pass, as gradients come."""
+    """The reductions of a backward pass, while its gradients are made."""
 
     highest: tuple[Reduction, ...]
-    """Those that no other one exceeds in everything."""
+    """The reductions that no other one exceeds in every respect."""
     holds: bool
-    """Whether the rank has gradients of its own before the last one."""
+    """Whether the rank has gradients of its own part before the last reduction."""
 
 
 @cached(1024)
@@ -208,10 +208,10 @@ def reductions(
 ) -> Reductions:
     """The reductions of a backward pass.
 
-    `bucket`: elements of the reduce bucket; `own`: the part of the trained elements that the rank
-    of interest keeps gradients of; `ranks`: over which stage 3 splits each gradient; `blocks`:
-    whether it gathers blocks of experts as one; `apart`: whether that rank adds each of its pieces
-    to an fp32 part by itself.
+    `bucket`: elements of the reduce bucket; `own`: the part of the trained elements whose gradients
+    the rank of interest keeps; `ranks`: the number over which stage 3 splits each gradient;
+    `blocks`: whether it gathers blocks of experts as one; `apart`: whether that rank adds each of
+    its pieces to an fp32 part separately.
     """
     tensors = trained_tensors(workload)
     own = own._replace(apart=apart)
@@ -238,7 +238,7 @@ def _highest(
 
 @cached(1024)
 def reductions_at_end(workload: Workload, bucket: int, own: Partition) -> tuple[Reduction, ...]:
-    """The reductions of stage 1, in the order of the model: it waits for all gradients.
+    """The reductions of stage 1 after all gradients are made, in the order of the model.
 
     deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `reduce_gradients`.
     """
@@ -252,7 +252,7 @@ def reductions_at_end(workload: Workload, bucket: int, own: Partition) -> tuple[
 
 
 def _covers(one: Reduction, other: Reduction) -> bool:
-    """Whether one needs at least as much as the other in every respect."""
+    """Whether one reduction needs at least as much as the other in every respect."""
     return (
         one.copied + one.apart >= other.copied + other.apart
         and one.left >= other.left
@@ -266,15 +266,15 @@ def _covers(one: Reduction, other: Reduction) -> bool:
 class _Gradient(NamedTuple):
     elements: int
     begins: int
-    """Where the parameter begins among all trained elements."""
+    """The start of the parameter among all trained elements."""
     left: float
     tensor: Tensor
     beside: int = 0
-    """Elements of gradients of its block that are there too, and not yet moved."""
+    """Elements of other gradients of its block that exist too, and are not yet moved."""
 
 
 def _arriving(tensors: tuple[Tensor, ...]) -> list[_Gradient]:
-    """Gradients in the order in which they come; some never do."""
+    """Gradients in the order in which they are made, without those that never are."""
     layers = len({each.layer for each in tensors if each.layer is not None})
     begins = sum(each.elements for each in tensors)
     seen: set[object] = set()
@@ -309,7 +309,7 @@ def _block_by_block(gradients: Iterable[_Gradient]) -> Iterator[_Gradient]:
 def _all(
     gradients: Iterable[_Gradient], bucket: int, own: Partition, ranks: int, total: int = 0
 ) -> Iterator[Reduction]:
-    """Every reduction; `total`: of all elements, where gradients come in the model's order."""
+    """Every reduction; `total`: of all elements, if gradients come in the model's order."""
     inside: list[_Gradient] = []
     filled, number, reached, held = 0, 0, False, False
     begins = own.ends - own.part if total else 0

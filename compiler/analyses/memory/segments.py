@@ -1,4 +1,4 @@
-"""Which layers are recomputed: in segments, each from the input of its first, with gaps between.
+"""Which layers are recomputed: in segments, each from the input of its first layer, with gaps.
 
 torch's checkpointing of single layers is a segment of one without a gap.
 """
@@ -10,10 +10,10 @@ from tunec.schemas.caches import cached
 
 
 class Recomputed(NamedTuple):
-    """The layers of a model by what becomes of them."""
+    """The numbers of a model's layers by how they are checkpointed."""
 
     segments: int
-    """Recomputed together, with one input kept for each."""
+    """Segments that are recomputed as a whole, with one kept input each."""
     whole: int
     """Layers that keep everything."""
     first: int
@@ -21,7 +21,7 @@ class Recomputed(NamedTuple):
     last: int
     """Layers of the last segment."""
     tail: int
-    """Layers behind the last segment."""
+    """Layers after the last segment."""
 
     @property
     def layers(self) -> int:

@@ -1,7 +1,7 @@
-"""Training state on the device by engine and ZeRO stage: what is kept, what comes and goes.
+"""Training state on the device by engine and ZeRO stage: kept tensors and temporary ones.
 
 The figures for DeepSpeed are traced allocations of version 0.19.8 with real tensors, for worlds of
-4, 8 and 64; `tests/analyses/memory/test_sharding.py` holds them. N is the number of ranks that
+4, 8 and 64; `tests/analyses/memory/test_sharding.py` checks them. N is the number of ranks that
 share the shards.
 """
 
@@ -42,7 +42,7 @@ _KNOWS_LEAVES: Final = Version("0.18.0")
 
 
 class Sharding(Struct, frozen=True, eq=False):
-    """Everything that decides where training state lies; made once for equal facts (`sharding`)."""
+    """What decides where training state is; equal facts give the same object (`sharding`)."""
 
     workload: Workload
     counts: Counts
@@ -52,7 +52,7 @@ class Sharding(Struct, frozen=True, eq=False):
     states: States
     zero: Zero
     stage: int
-    """ZeRO stage; 3 where FSDP shards, 0 without either."""
+    """ZeRO stage; 3 if FSDP shards, 0 without either."""
     deepspeed: bool
     ddp: bool
     shards: int
@@ -65,31 +65,31 @@ class Sharding(Struct, frozen=True, eq=False):
     """Whether 16-bit gradients are summed over the ranks in fp32, as those of parts of a sequence
     are (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `allreduce_bucket`)."""
     partition: Partition = NO_PARTITION
-    """What the rank with the largest gradients of its own keeps at stages 1 and 2."""
+    """The part of the rank with the largest gradients at stages 1 and 2."""
     leaf: int = 0
     """Elements of the largest module whose parameters stage 3 gathers together."""
     lets_go: bool = False
-    """Whether frozen parameters go, within a layer's backward pass, when they were recomputed with:
-    torch's reentrant variant recomputes before that (`fetches`)."""
+    """Whether frozen parameters are released within a layer's backward pass after they were used to
+    recompute it: torch's reentrant variant recomputes before that (`fetches`)."""
     fsdp: Fsdp = NO_FSDP
     halves: Halves | None = None
-    """What Muon steps of what is trained, and what Adam; None: another optimizer."""
+    """The elements that Muon updates, and those that Adam updates; None: another optimizer."""
 
     @property
     def releases(self) -> bool:
-        """Whether each gradient is stepped and let go of when the next has come."""
+        """Whether each gradient is applied and freed when the next one is made."""
         return self.workload.optimizer.name in STEPS_IN_BACKWARD
 
     @property
     def reductions(self) -> tuple[Reduction, ...]:
-        """Where gradients are reduced as they come: the reductions that can be highest."""
+        """Reductions that can be the highest, if gradients are reduced while they are made."""
         if self.fsdp.version or not is_hooked(self):
             return ()
         return self._on_the_way.highest
 
     @property
     def holds(self) -> bool:
-        """Whether a rank has reduced gradients of its own before the last reduction."""
+        """Whether a rank has reduced gradients of its own part before the last reduction."""
         return self._on_the_way.holds
 
     @property
@@ -111,7 +111,7 @@ class Sharding(Struct, frozen=True, eq=False):
 
     @property
     def reductions_at_end(self) -> tuple[Reduction, ...]:
-        """The reductions where gradients wait until all are there and are reduced at the end."""
+        """The reductions, if gradients are reduced after all of them are made."""
         return reductions_at_end(self.workload, self.zero.reduce_bucket, self.partition)
 
     @property
@@ -126,31 +126,31 @@ class Sharding(Struct, frozen=True, eq=False):
 
     @property
     def wanting(self) -> tuple[int, int]:
-        """Elements that want a gradient, whether or not one comes: in modules, and in adapters."""
+        """Elements that require a gradient, even if they get none: in modules, and in adapters."""
         counts = self.counts
         return counts.trained + counts.resting, counts.adapters + counts.resting_adapters
 
     @property
     def arriving(self) -> int:
-        """Elements whose gradients a backward pass brings."""
+        """Elements that get a gradient in a backward pass."""
         return self.counts.trainable - self.counts.idle
 
     @property
     def optimizer_away(self) -> bool:
-        """Whether the optimizer's states live on the host or on NVMe."""
+        """Whether the optimizer's states are on the host or on NVMe."""
         if self.fsdp.offload_params:
             return True
         return self.deepspeed and self.stage > 0 and self.zero.offload_optimizer != "none"
 
     @property
     def parameters_away(self) -> bool:
-        """Whether parameter shards live on the host or on NVMe; only stage 3 can."""
+        """Whether parameter shards are on the host or on NVMe; only stage 3 supports this."""
         if self.fsdp.offload_params:
             return True
         return self.stage == PARAMETERS and self.zero.offload_param != "none"
 
     def shard(self, elements: float, from_stage: int) -> float:
-        """Elements on one rank of something that is sharded from a stage on."""
+        """Elements on one rank of a tensor that is sharded from this stage on."""
         return elements / self.shards if self.stage >= from_stage else elements
 
 
@@ -166,10 +166,10 @@ def sharding(
     nodes: int = 1,
     reentrant: bool = False,
 ) -> Sharding:
-    """Gather what decides where training state lies; `nodes`: over which the ranks are spread.
+    """Collect what decides where training state is; `nodes`: the number of nodes of the ranks.
 
-    `reentrant`: whether torch's reentrant variant recomputes, where layers are recomputed.
-    `workload`: as one rank has it (`tensor_parallel.of_rank`).
+    `reentrant`: whether torch's reentrant variant recomputes, if layers are recomputed. `workload`:
+    as one rank has it (`tensor_parallel.of_rank`).
     """
     deepspeed = parallel.engine == "deepspeed"
     whole = count(workload)
@@ -205,7 +205,7 @@ def sharding(
 
 
 def sharding_of(workload: Workload, layout: Layout, *, accumulates: bool) -> Sharding:
-    """What decides where training state lies, taken from a layout."""
+    """What decides where training state is, for a layout."""
     return sharding(
         workload,
         layout.parallel,
@@ -219,7 +219,7 @@ def sharding_of(workload: Workload, layout: Layout, *, accumulates: bool) -> Sha
 
 
 def gathers_blocks(workload: Workload, zero: Zero) -> bool:
-    """Whether a block of experts is one unit for stage 3: named so, or among DeepSpeed's own."""
+    """Whether a block of experts is one unit for stage 3: named so, or on DeepSpeed's list."""
     if zero.stage < PARAMETERS:
         return False
     if zero.leaf_modules is not None:
@@ -230,9 +230,9 @@ def gathers_blocks(workload: Workload, zero: Zero) -> bool:
 
 
 def gathers_twice(workload: Workload, zero: Zero) -> bool:
-    """Whether stage 3 would have frozen experts twice in the pass that recomputes them (`fetches`).
+    """Whether stage 3 has frozen experts twice in the pass that recomputes them (`fetches`).
 
-    They come before shared experts, within whose backward pass torch's own variant recomputes.
+    They run before shared experts, within whose backward pass torch's own variant recomputes.
     """
     shared = any(stack.experts and stack.experts.shared_ffn for stack in _text(workload))
     frozen = zero.stage == PARAMETERS and workload.adapter.kind != "none"
@@ -244,9 +244,9 @@ def _text(workload: Workload) -> Iterator[Stack]:
 
 
 def is_hooked(plan: Sharding) -> bool:
-    """Whether gradients are reduced, and let go, as they come.
+    """Whether gradients are reduced and freed while they are made.
 
-    Stage 1 lets go of those only that were copied to the bucket.
+    Stage 1 frees only those that were copied to the bucket.
     """
     if plan.stage == 1:
         hooked = plan.zero.overlap_comm and plan.zero.contiguous_gradients and not plan.accumulates
@@ -255,7 +255,7 @@ def is_hooked(plan: Sharding) -> bool:
 
 
 def in_adapter_dtype(workload: Workload, states: States) -> Counts:
-    """Elements trained beside adapters, as so many of the adapters' dtype as take the same bytes.
+    """Elements trained beside adapters, converted by bytes to the adapters' dtype.
 
     peft converts adapters to fp32, but leaves modules in `modules_to_save` in the base's dtype
     (peft 0.21 `tuners/tuners_utils.py`, `cast_adapter_dtype`); DeepSpeed converts all alike.
@@ -269,9 +269,9 @@ def accumulates_whole_fp32(plan: Sharding) -> bool:
 
 
 def waiting_gradient(plan: Sharding) -> tuple[str, int]:
-    """What a gradient that autograd made is called while it stays, and the bytes of an element.
+    """The name of a gradient that autograd made while it waits, and its bytes per element.
 
-    BF16_Optimizer adds it to one in fp32, and zeroes it alone before the next backward pass
+    BF16_Optimizer adds it to one in fp32, and only zeroes it before the next backward pass
     (deepspeed 0.19.8 `runtime/bf16_optimizer.py`, `backward_prologue`).
     """
     whole = accumulates_whole_fp32(plan)
@@ -279,9 +279,9 @@ def waiting_gradient(plan: Sharding) -> tuple[str, int]:
 
 
 def reduce_buckets(plan: Sharding) -> Sizes:
-    """Contiguous buffers for gradients on their way at stages 1 and 2, in bytes.
+    """Contiguous buffers for gradients that are being reduced at stages 1 and 2, in bytes.
 
-    Allocated when the first gradient of a backward pass has come, each of the full bucket size
+    Allocated when the first gradient of a backward pass is made, each of the full bucket size
     however few parameters are trained; overlapping reduction and backward takes two (deepspeed
     0.19.8 `runtime/zero/stage_1_and_2.py`, `setup_buckets`).
     """

@@ -1,4 +1,4 @@
-"""The language model, in bytes a sample of the micro batch: with an encoder ahead, both halves."""
+"""The language model, in bytes per sample of the micro batch; with an encoder, both halves."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -31,13 +31,13 @@ EVERY: Final = (0.0, 1.0)
 
 
 def text_tokens(workload: Workload) -> int:
-    """Tokens of one sample in the language model: its text, and what its images become."""
+    """Tokens of one sample in the language model: those of its text and of its images."""
     return workload.data.sequence + workload.data.image_tokens
 
 
 @cached(2048)
 def text_activations(workload: Workload, run: Pass) -> Activations:
-    """Activations of the language model up to its final norm, in bytes a sample."""
+    """Activations of the language model up to its final norm, in bytes per sample."""
     keys = text_tokens(workload)
     tokens = keys / run.sequence_parallel
     widths = arithmetic(workload, run.states, "text")
@@ -80,7 +80,7 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
 
 
 def _encoder_end(workload: Workload, run: Pass, widths: Arithmetic) -> float:
-    """Bytes a token that are kept between an encoder and the decoder that reads it."""
+    """Bytes per token that are kept between an encoder and the decoder that reads it."""
     adapted = bool(workload.adapted) and not workload.adapter.dropout
     encoder = stacks_of(workload.architecture, "text")[0]
     how = {"adapted": adapted, "checkpointed": run.checkpointed}
@@ -88,10 +88,10 @@ def _encoder_end(workload: Workload, run: Pass, widths: Arithmetic) -> float:
 
 
 def _source_waiting(workload: Workload, run: Pass, widths: Arithmetic, before: float) -> Sizes:
-    """Bytes of a sample that wait with an encoder that reads no text, besides its layers.
+    """Bytes per sample that an encoder without text keeps, besides its layers.
 
-    `before`: what is kept ahead of its layers and behind them. Layers that are recomputed read its
-    result as it is; others keep casts of it.
+    `before`: bytes that are kept before and after its layers. Layers that are recomputed read its
+    result unchanged; others keep casts of it.
     """
     model = workload.architecture
     again = run.checkpointed and widths.autocast
@@ -102,7 +102,7 @@ def _source_waiting(workload: Workload, run: Pass, widths: Arithmetic, before: f
 def _layers(
     workload: Workload, run: Pass, widths: Arithmetic, tokens: float, keys: float
 ) -> Activations:
-    """What layers hold; an encoder that reads no text has a length of its own."""
+    """Activations of the layers; an encoder without text has its own length."""
     source = workload.architecture.source
     if not source:
         return part_activations(workload, run, "text", widths, tokens, keys)
@@ -112,7 +112,7 @@ def _layers(
 
 
 def _joined(encoder: Activations, decoder: Activations) -> Activations:
-    """Both halves: the encoder is differentiated when nothing is left of the decoder."""
+    """Both halves: the encoder is differentiated after the decoder has freed everything."""
     return replace(
         decoder,
         kept=_sum(encoder.kept, decoder.kept),
@@ -133,7 +133,7 @@ def _sum(one: Sizes, other: Sizes) -> Sizes:
 def by_half(
     workload: Workload, passed: Activations, waiting: Sizes
 ) -> Iterator[tuple[Sizes, tuple[float, float] | None]]:
-    """What waits, with the layers that have it; None: no layer lets go of it."""
+    """Waiting tensors, with the span of layers that keep them; None: no layer frees them."""
     if passed.ahead is None:
         yield waiting, EVERY
         return
@@ -144,16 +144,16 @@ def by_half(
 
 
 def share_ahead(workload: Workload) -> float:
-    """The share of the layers that stand in an encoder which reads no text."""
+    """The share of the layers that are in an encoder without text."""
     stacks = workload.architecture.stacks
     ahead = sum(stack.layers for stack in stacks if stack.positions)
     return ahead / sum(stack.layers for stack in stacks)
 
 
 def is_masked(workload: Workload) -> bool:
-    """Whether padding is masked in attention: a decoder beside sound gets labels alone.
+    """Whether attention masks padding: an audio model's decoder only gets labels.
 
-    transformers 5.23 `models/whisper/modeling_whisper.py`, `WhisperForConditionalGeneration`: what
-    the decoder reads is made of them, without a mask.
+    transformers 5.23 `models/whisper/modeling_whisper.py`, `WhisperForConditionalGeneration`: the
+    decoder's input is made of them, without a mask.
     """
     return workload.attention.implementation == "sdpa" and not workload.architecture.source

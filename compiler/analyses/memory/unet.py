@@ -1,4 +1,4 @@
-"""The UNet: residual blocks and transformers at several resolutions, in bytes a sample.
+"""The UNet: residual blocks and transformers at several resolutions, in bytes per sample.
 
 Traced with diffusers 0.42: SDXL at 1024 x 1024 and Stable Diffusion 1.5 at 512 x 512, trained in
 full and with LoRA, with and without checkpointing (`tests/analyses/memory/test_diffusion.py`).
@@ -20,7 +20,7 @@ _FP32: Final = 4
 
 
 class Level(Struct, frozen=True):
-    """One resolution, with its place between the others."""
+    """One resolution, with its position among the others."""
 
     level: UnetLevel
     positions: int
@@ -30,15 +30,15 @@ class Level(Struct, frozen=True):
     inputs: int
     """Channels that those blocks read, together."""
     inputs_up: int
-    """Of these, what the blocks on the way up read."""
+    """Of these, the channels that the blocks of the up path read."""
     first: int
-    """What the first block on the way up reads."""
+    """Channels that the first block of the up path reads."""
     last: int
-    """What the last block on the way up reads."""
+    """Channels that the last block of the up path reads."""
 
     @property
     def down(self) -> int:
-        """Residual blocks on the way down."""
+        """Residual blocks of the down path."""
         return (self.level.resnets - 1) // 2
 
     @property
@@ -50,7 +50,8 @@ class Level(Struct, frozen=True):
 def levels(workload: Workload, *, trained: bool = True) -> tuple[Level, ...]:
     """Every resolution of the model for one sample.
 
-    With adapters alone no gradient passes what lies before the first transformer, going down.
+    With adapters alone, no gradient passes the blocks of the down path before the first
+    transformer.
     """
     model, data = workload.architecture, workload.data
     width, height = (side // model.latent_scale for side in (data.image_width, data.image_height))
@@ -88,7 +89,7 @@ def _blocks(
 
 
 def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Activations:
-    """Activations of the UNet; the level that works in most counts as last and first layer."""
+    """Activations of the UNet; the level with most working memory is its last and first layer."""
     every = levels(workload, trained=widths.trained)
     convolved = any(
         module.kind == "conv" and module.path.endswith("proj_in")
@@ -123,10 +124,10 @@ def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bo
 def _first(
     every: tuple[Level, ...], works: Sequence[float], widths: Arithmetic, checkpointed: bool
 ) -> tuple[float, float]:
-    """What is kept, and worked in, where nearly all gradients of weights are there.
+    """Kept and working bytes when nearly all gradients of weights exist.
 
-    A first level without transformers (SDXL) has few weights, and so has the way down of the one
-    below: its transformers are differentiated while what the first level keeps is there too.
+    A first level without transformers (SDXL) has few weights, and so has the down path of the level
+    below: its transformers are differentiated while the tensors of the first level are still kept.
     """
     if not widths.trained:
         return 0.0, max(works)
@@ -137,10 +138,10 @@ def _first(
 
 
 def resnets_saved(at: Level, widths: Arithmetic) -> float:
-    """Bytes a position that residual blocks keep.
+    """Bytes per position that residual blocks keep.
 
     The input of each norm, of each SiLU and of each convolution, twice: autograd keeps a
-    convolution's input whether its weight is trained or not (traced). Autocast gives a norm's
+    convolution's input whether or not its weight is trained (traced). Autocast gives a norm's
     result in fp32, which SiLU reads.
     """
     norms = _FP32 if widths.autocast else widths.stream
@@ -148,7 +149,7 @@ def resnets_saved(at: Level, widths: Arithmetic) -> float:
 
 
 def transformer_ends(at: Level, widths: Arithmetic, *, convolved: bool) -> float:
-    """Bytes a position that transformers keep around their layers: norm and projections.
+    """Bytes per position that transformers keep around their layers: norm and projections.
 
     A projection that is a convolution (Stable Diffusion 1.5) keeps its input, trained or not.
     """
@@ -158,11 +159,11 @@ def transformer_ends(at: Level, widths: Arithmetic, *, convolved: bool) -> float
 
 
 def layer_saved(level: UnetLevel, widths: Arithmetic) -> float:
-    """Bytes a position that one transformer layer keeps, without adapters.
+    """Bytes per position that one transformer layer keeps, without adapters.
 
-    With c for the channels and f for the inner width of GEGLU: 24c + 8f trained, 18c + 6f where
-    only gradients pass (three norms; self and cross attention, whose keys and values come from the
-    text; the gate's two halves, its activation and the product).
+    With c for the channels and f for the inner width of GEGLU: 24c + 8f trained, 18c + 6f if only
+    gradients pass (three norms; self and cross attention, whose keys and values come from the text;
+    the gate's two halves, its activation and the product).
     """
     norm = _FP32 if widths.autocast else widths.stream
     attention = 6 * widths.compute * level.channels + 2 * _FP32 * level.heads
@@ -172,7 +173,7 @@ def layer_saved(level: UnetLevel, widths: Arithmetic) -> float:
 
 
 def inputs_saved(at: Level) -> float:
-    """Bytes a position that checkpointing keeps: every block's and every layer's input."""
+    """Bytes per position that checkpointing keeps: every block's and every layer's input."""
     return 2 * (at.inputs + at.layers * at.level.channels)
 
 
@@ -184,7 +185,7 @@ def _working(
     *,
     checkpointed: bool,
 ) -> float:
-    """Bytes in which the block of a level is differentiated that works in most."""
+    """Bytes to differentiate the block of a level that needs most."""
     layer = at.positions * layer_working(at.level, widths, checkpointed)
     if checkpointed and at.layers:
         here = [m for m in workload.adapted if at.level.channels in (m.shape[0], m.shape[1])]
@@ -194,7 +195,7 @@ def _working(
 
 
 def _going_up(at: Level, widths: Arithmetic, checkpointed: bool) -> float:
-    """Bytes that the way up keeps of a level, which is done when the one below is reached."""
+    """Bytes that the up path keeps of a level, which are freed when the level below is reached."""
     if checkpointed:
         layers = at.layers * (at.down + 1) / (2 * at.down + 1)
         return 2.0 * at.positions * (at.inputs_up + layers * at.level.channels)
@@ -203,7 +204,7 @@ def _going_up(at: Level, widths: Arithmetic, checkpointed: bool) -> float:
 
 
 def _going_down(at: Level, widths: Arithmetic, checkpointed: bool) -> float:
-    """Bytes a position that the way down keeps of a level, which is differentiated last."""
+    """Bytes per position that the down path keeps of a level, which is differentiated last."""
     whole = resnets_saved(at, widths) + at.layers * layer_saved(at.level, widths)
     down = (at.level.resnets - 1) // 2
     return (inputs_saved(at) if checkpointed else whole) * down / at.level.resnets
@@ -228,15 +229,16 @@ def resnet_working(at: Level, widths: Arithmetic) -> float:
 
 
 def layer_working(level: UnetLevel, widths: Arithmetic, checkpointed: bool) -> float:
-    """Bytes a position of one transformer layer, recomputed and differentiated."""
+    """Bytes per position of one transformer layer, recomputed and differentiated."""
     gradients = widths.compute * 3 * level.ffn
     return gradients + (layer_saved(level, widths) if checkpointed else 0)
 
 
 def module_positions(module: Module, every: tuple[Level, ...]) -> int:
-    """Elements of one channel where a module works: those of its level, or the text's tokens.
+    """Elements of one channel that a module works on: those of its level, or the text's tokens.
 
-    Keys and values of cross attention read the text; everything else is told by its width.
+    Keys and values of cross attention read the text; all other modules are identified by their
+    width.
     """
     positions = {each.level.channels: each.positions for each in reversed(every)}
     texts = {each.level.cross_attention for each in every} - {0}

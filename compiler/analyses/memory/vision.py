@@ -1,4 +1,4 @@
-"""The vision tower and the projector, in bytes a sample of the micro batch."""
+"""The vision tower and the projector, in bytes per sample of the micro batch."""
 
 from math import inf, prod
 from typing import Final
@@ -38,18 +38,18 @@ _EVERY_EMBEDDING: Final = Version("5.0")
 
 
 class Images(Struct, frozen=True):
-    """What the images of one sample cost."""
+    """The memory of one sample's images."""
 
     forward: Sizes
-    """While a tower runs through which no gradient passes, one layer at a time."""
+    """While a tower without gradients runs, one layer at a time."""
     kept: Sizes
     """From the tower's forward pass until its backward pass."""
     backward: Sizes
-    """What differentiating one layer of the tower takes besides."""
+    """What differentiating one layer of the tower needs besides."""
     after_embedding: bool = False
-    """Whether nothing of it is left when the embedding is differentiated."""
+    """Whether all of it is freed when the embedding is differentiated."""
     moved: tuple[float, int] = (0.0, 0)
-    """Bytes of one tensor that waits on the host, and how many there are."""
+    """Bytes of one tensor that waits on the host, and the number of such tensors."""
 
 
 NO_IMAGES: Final = Images({}, {}, {})
@@ -59,7 +59,7 @@ def image_activations(workload: Workload, run: Pass) -> Images:
     """Activations of vision tower and projector.
 
     A frozen tower keeps nothing, since nothing in it needs a gradient; with adapters or training it
-    keeps everything, or each layer's input where it is checkpointed.
+    keeps everything, or each layer's input if it is checkpointed.
     """
     data = workload.data
     stacks = [stack for stack in workload.architecture.stacks if stack.part == "vision"]
@@ -91,16 +91,16 @@ def pictures(workload: Workload, samples: int) -> Sizes:
 
 
 def _wants_gradients(workload: Workload, run: Pass) -> bool:
-    """Whether a gradient passes a frozen tower: its biases or its inputs are made to want one.
+    """Whether a gradient passes a frozen tower, because its biases or its inputs require one.
 
-    peft trains every bias where it is told `bias="all"` (0.21 `tuners/lora/model.py`,
+    peft trains every bias with `bias="all"` (0.21 `tuners/lora/model.py`,
     `_mark_only_adapters_as_trainable`).
 
     With adapters and checkpointing, `enable_input_require_grads` marks the output of every input
-    embedding, the tower's among them (peft 0.21 `peft_model.py`,
+    embedding, including the tower's (peft 0.21 `peft_model.py`,
     `_prepare_model_for_gradient_checkpointing`, and for quantised bases
     `prepare_model_for_kbit_training`; transformers 5.23 `modeling_utils.py`: each submodule that is
-    a model of its own).
+    a `PreTrainedModel`).
     """
     if workload.adapter.bias == "all" and any(
         module.bias for module in workload.architecture.modules if module.part == "vision"
@@ -127,7 +127,7 @@ def _tower(workload: Workload, run: Pass) -> Activations:
 
 
 def _slice_tokens(workload: Workload) -> float:
-    """Tokens that attend to each other where an image is cut: those of one slice."""
+    """Tokens that attend to each other if an image is split: those of one slice."""
     images = workload.architecture.images
     if images is None or images.max_slices <= 1 or not images.patch:
         return inf
@@ -135,9 +135,9 @@ def _slice_tokens(workload: Workload) -> float:
 
 
 def _ends(workload: Workload, run: Pass, *, required: bool) -> Sizes:
-    """What is kept outside of a tower's layers where its embedding is made to want a gradient.
+    """Bytes kept outside a tower's layers if its embedding requires a gradient.
 
-    The graph holds that embedding, to whose copy positions are added, and what norms read.
+    The graph holds that embedding, to a copy of which positions are added, and the inputs of norms.
     """
     model, widths = workload.architecture, arithmetic(workload, run.states, "vision")
     if not required:
@@ -156,9 +156,9 @@ def _is_around(module: Module) -> bool:
 
 
 def _projector(workload: Workload, counts: Counts, run: Pass, *, passed: bool) -> Sizes:
-    """Inputs of the projector's layers where it is trained, outputs where a gradient passes.
+    """Inputs of the projector's layers if it is trained, outputs if a gradient passes.
 
-    `passed`: one passes on to the tower, though nothing is trained in either.
+    `passed`: whether a gradient passes on to the tower, though neither is trained.
     """
     needs = counts.trained_parts | counts.adapted_parts
     if not passed and not needs & {"vision", "projector"}:
@@ -169,7 +169,7 @@ def _projector(workload: Workload, counts: Counts, run: Pass, *, passed: bool) -
 
 
 def _projector_widths(workload: Workload, widths: Arithmetic) -> float:
-    """Bytes a token: what lies between two layers, and each layer's input if it is trained."""
+    """Bytes per token: the tensors between two layers, and each layer's input if it is trained."""
     linears = [
         module
         for module in workload.architecture.modules

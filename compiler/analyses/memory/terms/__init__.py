@@ -1,1 +1,1 @@
-"""The terms of a run by subject, each with its life."""
+"""The terms of a run by subject, each with its lifetime."""

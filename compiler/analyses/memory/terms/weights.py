@@ -1,4 +1,4 @@
-"""The weights on the device: what stays, and what loading and saving make whole."""
+"""The weights on the device: those that stay, and those that loading and saving gather."""
 
 from math import prod
 from typing import Final
@@ -39,7 +39,7 @@ _TABLES: Final = 2
 
 
 def rotary_tables(workload: Workload, states: States) -> float:
-    """Bytes of the tables on each rank: buffers, which nothing splits, in the loaded dtype."""
+    """Bytes of the tables on each rank: buffers, which are never split, in the loaded dtype."""
     model, version = workload.architecture, workload.version("transformers")
     until = _UNTIL.get(model.family)
     if version is None or until is None or version >= until:
@@ -49,7 +49,7 @@ def rotary_tables(workload: Workload, states: States) -> float:
 
 
 def _loaded(workload: Workload, states: States) -> FloatDtype:
-    """The dtype in which the model was made: k-bit preparation changes parameters alone."""
+    """The dtype in which the model was loaded: k-bit preparation changes only parameters."""
     if workload.quantization.format != "none":
         return workload.precision.compute
     return states.weights if workload.adapter.kind != "none" else states.trainable
@@ -62,7 +62,7 @@ _EACH_LAYER: Final = frozenset({"gpt_neo"})
 
 
 def causal_masks(workload: Workload) -> float:
-    """Bytes of these buffers on each rank: nothing splits them."""
+    """Bytes of these buffers on each rank, which are never split."""
     model = workload.architecture
     if model.family in _ONCE:
         return float((model.context or 0) ** 2)
@@ -122,7 +122,7 @@ _SIDE: Final = {False: 192, True: 384}
 
 
 def _positions(workload: Workload) -> int:
-    """Elements of a buffer that no module names.
+    """Elements of a buffer that is not part of any module of the architecture.
 
     diffusers 0.42 `models/embeddings.py`, `PatchEmbed.pos_embed`.
     """
@@ -165,10 +165,10 @@ def weights(workload: Workload, plan: Sharding) -> Sizes:
 
 
 def encoders(plan: Sharding) -> Sizes:
-    """Models that encode captions and pictures before there is a model to train.
+    """Models that encode captions and images before the trained model is loaded.
 
     simpletuner 3.1.6 and 4.10.1 `helpers/training/trainer.py`, `Trainer.run`: `init_data_backend`
-    fills the caches, `init_unload_text_encoder` and `init_unload_vae` let go of what filled them,
+    fills the caches, `init_unload_text_encoder` and `init_unload_vae` unload the encoders,
     `init_load_base_model` comes after.
     """
     return {"text encoders and VAE": float(BYTES[plan.states.weights] * plan.counts.components)}
@@ -214,7 +214,7 @@ def frozen_bytes(workload: Workload, plan: Sharding) -> float:
 
 
 def loaded_whole(workload: Workload, plan: Sharding) -> Sizes:
-    """A quantised base, which each rank has whole on its device before FSDP splits it.
+    """A quantised base, which each rank loads whole on its device before FSDP splits it.
 
     transformers 5.0.0 to 5.23.0 quantizers/quantizer_bnb_4bit.py `update_device_map`: the current
     device. 4.46.3 to 4.57.6 modeling_utils.py `_load_state_dict_into_meta_model` moves each weight
@@ -229,10 +229,11 @@ _KEEPS_ON_DEVICE: Final = Version("5.0")
 
 
 def scale_bytes(workload: Workload, plan: Sharding) -> float:
-    """Bytes of what is no parameter of a packed weight, and so is on each rank, whole.
+    """Bytes of a packed weight that are not its parameter, and so are whole on each rank.
 
     bitsandbytes 0.50.2 `functional.py`, `QuantState`, which `nn/modules.py`, `Params4bit`, keeps as
-    an attribute: neither FSDP nor ZeRO stage 3 splits it. Counted apart only where they split.
+    an attribute: neither FSDP nor ZeRO stage 3 splits it. Counted separately only if they split
+    weights.
     """
     if plan.stage < PARAMETERS or workload.quantization.format not in FOUR_BIT:
         return 0.0
@@ -243,7 +244,7 @@ def persistent(plan: Sharding) -> int:
     """Elements in parameters of at most `persistence_threshold`, which stay whole.
 
     deepspeed 0.19.8 `runtime/zero/parameter_offload.py`, `mark_persistent_parameters`; after a step
-    they are gathered at once (`stage3.py`, `_post_step`). Adapters mostly are so small.
+    they are gathered at once (`stage3.py`, `_post_step`). Most adapters are that small.
     """
     threshold, workload = plan.zero.persistence_threshold, plan.workload
     held = sum(total for size, total in plan.counts.sizes if size <= threshold)
