@@ -1,1 +1,1 @@
-"""Rules about configs that exist: one rule a file, with its page."""
+"""Rules about existing configs: one file for each rule, with its page."""

@@ -30,7 +30,7 @@ _ABSENT: Final = "no "
 
 
 class Condition(Struct, frozen=True):
-    """One key, or several of which one suffices, with a test of its value."""
+    """One key, or several of which one must pass, with a test of its value."""
 
     kinds: tuple[str, ...]
     """The kinds of document that hold it; empty for the document at hand."""
@@ -39,7 +39,7 @@ class Condition(Struct, frozen=True):
     """One of `_SIGNS`, or empty: set to something."""
     wanted: tuple[str, ...] = ()
     is_negated: bool = False
-    """Whether it holds where none of the keys passes the test."""
+    """Whether it holds if none of the keys passes the test."""
     is_shown: bool = True
     """Whether the place where it holds gets a label."""
 
@@ -75,7 +75,7 @@ class Condition(Struct, frozen=True):
                 yield at
 
     def is_absent(self, document: Document) -> bool:
-        """Whether none of its keys passes the test, as far as is seen without running the file."""
+        """Whether none of its keys passes the test, as far as the file shows without being run."""
         return not any(self._may_hold(document, key) for key in self.keys)
 
     def _may_hold(self, document: Document, key: str) -> bool:
@@ -107,17 +107,17 @@ def _equals(value: Any, wanted: str) -> bool:
 
 
 class Pair(Struct, frozen=True):
-    """Two conditions that a reader does not take together."""
+    """Two conditions that a reader refuses together."""
 
     condition: str
     other: str
     why: str = ""
     since: str = ""
-    """The releases that check it (`axolotl>=0.19`); empty where every one does."""
+    """The releases that check it (`axolotl>=0.19`); empty if all do."""
 
 
 class Need(Struct, frozen=True):
-    """A condition that a reader takes only where one of others holds."""
+    """A condition that a reader accepts only if one of others holds."""
 
     condition: str
     others: tuple[str, ...]
@@ -136,7 +136,7 @@ def needs(since: str, *rows: tuple[str, tuple[str, ...], str]) -> tuple[Need, ..
 
 
 def where(document: Document, condition: str) -> Place | None:
-    """The place of the first part of a condition that holds; None where it does not."""
+    """The place of the first part of a condition that holds; None if none does."""
     found = None
     for part in parse(condition):
         at = part.place(document)
@@ -158,7 +158,7 @@ def key_of(condition: str) -> str:
 
 
 def is_unknown(document: Document, condition: str) -> bool:
-    """Whether a key of the condition has a value that is known only by running it."""
+    """Whether a key of the condition has a value that is only known by running the file."""
     return any(key in document.unknown for part in parse(condition) for key in part.keys)
 
 
@@ -171,17 +171,17 @@ def items(document: Document, key: str) -> Iterator[tuple[str, Place]]:
 
 
 def is_checked(run: LintContext, since: str) -> bool:
-    """Whether the release that runs has a check, as far as is known."""
+    """Whether the release that runs has a check, if that is known."""
     return not since or run.runs(since) is not False
 
 
 def severity(run: LintContext, since: str) -> Severity | None:
-    """A warning where the check came late and no release is given; else the rule's own."""
+    """A warning if the check is newer and no release is given; else the rule's own severity."""
     return "warning" if since and run.runs(since) is None else None
 
 
 def notes(run: LintContext, why: str, since: str) -> tuple[str, ...]:
-    """The reason, and from which release on it is checked if none is given."""
+    """The reason, and the first release that checks it if none is given."""
     late = _releases(since) if severity(run, since) else ""
     return tuple(each for each in (why, late) if each)
 
@@ -194,14 +194,14 @@ def _releases(since: str) -> str:
 
 
 def refused_pair(run: LintContext, document: Document, pair: Pair) -> Iterator[Finding]:
-    """What is found where both conditions of a pair hold."""
+    """The finding if both conditions of a pair hold."""
     at, beside = where(document, pair.condition), where(document, pair.other)
     if at is not None and beside is not None and is_checked(run, pair.since):
         yield refused_beside(run, at, beside, (pair.why, pair.since))
 
 
 def refused_beside(run: LintContext, at: Place, beside: Place, pair: tuple[str, str]) -> Finding:
-    """A place that cannot stand beside another: why, and since when."""
+    """The finding at a place that conflicts with another: the reason, and since when."""
     return Finding(
         f"{_words(at)} cannot be combined with {_words(beside)}",
         (at.label("refused"), *([beside.label("", primary=False)] if beside != at else [])),
@@ -212,7 +212,7 @@ def refused_beside(run: LintContext, at: Place, beside: Place, pair: tuple[str, 
 
 
 def one_of_two(at: Place, beside: Place, why: str) -> Finding:
-    """A key that cannot stand beside another, whatever the two say."""
+    """A finding at a key that conflicts with another, whatever their values."""
     return Finding(
         f"{at.path} cannot stand beside {beside.path}",
         (at.label("refused"), beside.label("", primary=False)),
@@ -234,7 +234,7 @@ def lacking(run: LintContext, document: Document, need: Need) -> tuple[Place, Pl
 
 
 def refused_alone(run: LintContext, document: Document, need: Need) -> Iterator[Finding]:
-    """What is found where a need is not met."""
+    """The finding if a need is not met."""
     found = lacking(run, document, need)
     if found is None:
         return
@@ -262,7 +262,7 @@ def in_words(condition: str) -> str:
 
 
 def _words(at: Place) -> str:
-    """The key, with its value where that is a word or a switch that is off."""
+    """The key, with its value if that is a word or a switch that is off."""
     value = at.value
     if value is False:
         return f"{at.path}: false"

@@ -1,4 +1,4 @@
-"""Edits of files by span: one value, one key, one line, everything else as it was."""
+"""Edits of files by span: one value, one key or one line; everything else is unchanged."""
 
 import json
 import re
@@ -16,7 +16,7 @@ _WORDS: Final = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y
 
 
 class Source(Struct, frozen=True):
-    """A text that edits are made to."""
+    """A text to be edited."""
 
     name: str
     """The file, as spans name it."""
@@ -26,7 +26,7 @@ class Source(Struct, frozen=True):
 
 
 def written(value: Any, format: str) -> str:
-    """A value in the words of a format: JSON's, or a YAML 1.1 scalar that keeps its type."""
+    """A value in the syntax of a format: JSON's, or a YAML 1.1 scalar that keeps its type."""
     if format in ("env", "shell"):
         return str(value).lower() if isinstance(value, bool) else str(value)
     if format == "python":
@@ -47,7 +47,7 @@ def _yaml_float(value: float) -> str:
 
 
 def replace_value(source: Source, node: Node, value: Any) -> Edit:
-    """The edit that writes another value in the place of a node."""
+    """The edit that replaces a node's value."""
     text = written(value, source.format)
     span = node.span
     is_empty = (span.line, span.column) == (span.end_line, span.end_column)
@@ -56,7 +56,7 @@ def replace_value(source: Source, node: Node, value: Any) -> Edit:
 
 
 def rename_key(source: Source, node: Node, key: str) -> Edit:
-    """The edit that gives a node's key another name; a flag keeps its dashes."""
+    """The edit that renames a node's key; a flag keeps its dashes."""
     span = node.key_span or node.span
     if source.format in ("env", "shell"):
         return Edit(span, _as_flag(_text_at(source, span), key))
@@ -95,7 +95,7 @@ def remove_key(source: Source, node: Node) -> Edit:
 _BEHIND_FLAG: Final = re.compile(
     r"""(?:=|(?:[ \t]|\\\r?\n)+(?![-#;&|\\\s]))(?:"[^"\n]*"|'[^'\n]*'|[^\s"';&|]+)+"""
 )
-"""A flag's value, as it is written: it may be one that a variable stands for."""
+"""A flag's value as it is written, which may be a variable."""
 
 
 def _end_of_flag(text: str, end: int) -> int:
@@ -104,9 +104,10 @@ def _end_of_flag(text: str, end: int) -> int:
 
 
 def _with_blanks(text: str, start: int, end: int) -> tuple[int, int]:
-    """A flag with the blanks before it, and with its line, of a command that stays whole.
+    """A flag with the blanks before it, and with its line if the command stays complete.
 
-    A line that is continued goes with its end; of the last one, the sign before it goes, too.
+    With a continued line its end is removed too; with the last line, the continuation sign before
+    it.
     """
     first = text.rfind("\n", 0, start) + 1
     if text[first:start].strip():
@@ -119,7 +120,7 @@ def _with_blanks(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _with_comma(text: str, start: int, end: int) -> tuple[int, int]:
-    """The stretch with the comma after it, or, of the last item, with the one before it."""
+    """The span with the comma after it, or, for the last item, with the one before it."""
     after = re.compile(r"\s*,[ \t]*").match(text, end)
     if after:
         return start, after.end()
@@ -128,7 +129,7 @@ def _with_comma(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _with_lines(text: str, start: int, end: int) -> tuple[int, int]:
-    """The stretch with its whole lines, where nothing else stands on them."""
+    """The span with its whole lines, if nothing else is on them."""
     first = text.rfind("\n", 0, start) + 1
     rest = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)").match(text, end)
     if text[first:start].strip() == "" and rest:
@@ -137,9 +138,9 @@ def _with_lines(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def add_key(source: Source, root: Node, path: str, value: Any) -> Edit | None:
-    """The edit that writes a key which is not there, beside its nearest neighbour.
+    """The edit that adds a missing key, next to its nearest neighbour.
 
-    None where no mapping around it has a key yet, or in formats other than JSON and YAML.
+    None if no mapping around it has a key yet, or in formats other than JSON and YAML.
     """
     holder, rest = _holder(root, path.split("."))
     if not holder.fields or source.format not in ("json", "yaml"):
@@ -156,7 +157,7 @@ def add_key(source: Source, root: Node, path: str, value: Any) -> Edit | None:
 
 
 def _holder(node: Node, parts: list[str]) -> tuple[Node, list[str]]:
-    """The deepest mapping on the way to a key, and what of the path remains below it."""
+    """The deepest existing mapping on the path to a key, and the rest of the path below it."""
     rest = list(parts)
     while len(rest) > 1 and node.fields and rest[0] in node.fields:
         inner = node.fields[rest[0]]
@@ -184,7 +185,7 @@ def _block(value: Any) -> str:
 
 
 def _end_of(last: Node, source: Source, *, is_flow: bool) -> Span:
-    """The place behind a value; in block style behind its line, comments and all."""
+    """The place after a value; in block style after its line, with comments."""
     line, column = last.span.end_line, last.span.end_column
     lines = lines_of(source.text)
     if not is_flow:
@@ -209,7 +210,7 @@ def span_of(file: str, text: str, start: int, end: int) -> Span:
 
 
 def apply(texts: Mapping[str, str], edits: Iterable[tuple[Edit, ...]]) -> dict[str, str]:
-    """The texts with groups of edits made; a group that touches an earlier one's place is left.
+    """The texts after groups of edits; a group that overlaps an earlier one is skipped.
 
     Returns only the texts that change.
     """

@@ -51,12 +51,12 @@ def _parses(run: LintContext, name: str) -> bool:
 
 
 _ALONE: Final = re.compile(r"(?m)^class (\w+)\s*(?:\(\s*(?:object)?\s*\))?:")
-"""A class of nobody's: what it is called says nothing."""
+"""A class without a name of its own, which says nothing."""
 _INTO_CLASSES: Final = re.compile(r"\bH(?:f|4)ArgumentParser\b")
 
 
 def _parses_alone(text: str) -> bool:
-    """Whether a program parses its flags, and no class of a trainer gets them."""
+    """Whether a program parses its flags itself, and passes them to no class of a trainer."""
     own = frozenset(_ALONE.findall(text))
     rest = re.sub(rf"\b(?:{'|'.join(sorted(own))})\b", "", text) if own else text
     parses = _PARSES.search(text)
@@ -66,7 +66,7 @@ def _parses_alone(text: str) -> bool:
 
 
 def _sources(run: LintContext, name: str) -> Iterator[str | None]:
-    """The source of each program that a file starts; None where it is not of the repository."""
+    """The source of each program that a file starts; None if it is not in the repository."""
     for program in run.started.get(name, {}):
         yield run.own.text_of(program)
 
@@ -103,15 +103,15 @@ _FURTHER: Final = frozenset(
         "adapter-saved-empty",
     }
 )
-"""Rules whose pattern may stand in what the program imports, too."""
+"""Rules whose pattern may also be in what the program imports."""
 _OF_TRAINERS_LOOP: Final = frozenset({"deepspeed-and-trainer-differ", "limit-of-zero-checkpoints"})
-"""Rules about what transformers' Trainer does when it is made, or saves."""
+"""Rules about what transformers' Trainer does when it is created, or when it saves."""
 _SET_LATE: Final = re.compile(r"\b\w*train\w*_args\.deepspeed\s*=(?!=)")
 _MADE: Final = re.compile(r"(?<!class )\b(\w*Trainer)\(")
 
 
 def unless_settled(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagnostic]:
-    """What is found, without what the started program's own source settles otherwise."""
+    """The findings, without those that the started program's own source rules out."""
     every = tuple(found)
     unread = {name for each in every for name in _unread_by(each, run)}
     is_off = any(each.id == "config-of-another-engine" for each in every)
@@ -135,22 +135,23 @@ def unless_settled(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Di
 
 
 def _settling(run: LintContext, found: Diagnostic) -> str | None:
-    """The text in which a pattern is looked for."""
+    """The text in which a pattern is searched."""
     if found.id not in _FURTHER:
         return _source_at(run, found)
     return "\n".join(_texts_of(run, found)) or None
 
 
 def _texts_of(run: LintContext, found: Diagnostic) -> list[str]:
-    """The programs that a finding is about, with what they import: of a file, all of its run."""
+    """The programs that a finding is about, with what they import; for a file, those of its run."""
     programs = _at(run, found) or [name for each in run.started.values() for name in each]
     return [text for name in programs for text in run.own.sources_of(name)]
 
 
 def _is_of_own_loop(run: LintContext, found: Diagnostic) -> bool:
-    """Whether it is about the Trainer, and the program's trainer is a class of its own.
+    """Whether it is about the Trainer, and the program's trainer is its own class.
 
-    Nor does the Trainer compare a file for DeepSpeed that its arguments get after they are made.
+    The Trainer also does not compare a DeepSpeed file that its arguments get after they are
+    created.
     """
     if found.id not in _OF_TRAINERS_LOOP or found.severity == "note":
         return False
@@ -168,7 +169,7 @@ _TAKEN: Final = re.compile(
 
 
 def _own_classes(text: str) -> frozenset[str]:
-    """Classes that come from no other package, nor do those that they are made of."""
+    """Classes of the repository whose bases come from no other package either."""
     own, below = set(_ALONE.findall(text)), _BELOW.findall(text)
     while new := {name for name, base in below if base in own} - own:
         own |= new
@@ -200,17 +201,17 @@ _ADAPTS: Final = re.compile(r"get_peft_model|add_adapter|inject_adapter|[(,]\s*p
 
 
 _PASSES_OVER: Final = re.compile(r"return_remaining_strings\s*=\s*True|parse_known_args\(")
-"""How a program parses that takes flags which nobody knows."""
+"""How a program parses if it accepts unknown flags."""
 _OF_FLAGS: Final = _BY_RELEASE | {"key-of-no-class", "required-field-missing"}
 _OF_LLAMAFACTORY: Final = frozenset({"template-of-another-release", "key-of-no-release"})
-"""Rules about words that only LLaMA-Factory's own code, or an import of it, gives a meaning."""
+"""Rules about words that only LLaMA-Factory's own code, or an import of it, interprets."""
 _LLAMAFACTORY: Final = re.compile(r"llamafactory|llmtuner")
 _OF_LOOP: Final = frozenset({"several-devices-in-one-process", "required-field-missing"})
-"""Rules about commands that hold where the Trainer is what they start."""
+"""Rules about commands that apply only if they start the Trainer."""
 
 
 def _is_of_another(run: LintContext, found: Diagnostic) -> bool:
-    """Whether the started program takes flags that it does not know, or trains by nothing known."""
+    """Whether the started program accepts flags that it does not know, or uses no known trainer."""
     if found.id not in _OF_FLAGS | _OF_LOOP | _OF_LLAMAFACTORY or found.severity == "note":
         return False
     text = _source_at(run, found)
@@ -223,7 +224,7 @@ def _is_of_another(run: LintContext, found: Diagnostic) -> bool:
 
 
 def _is_asked_first(run: LintContext, found: Diagnostic) -> bool:
-    """Whether a script asks what it runs with, or makes a config to train nothing with."""
+    """Whether a script asks for its settings, or makes a config without training."""
     if not found.file.endswith(".py"):
         return False
     text = next((each.text for each in run.documents if each.name == found.file), "")
@@ -235,7 +236,7 @@ def _is_asked_first(run: LintContext, found: Diagnostic) -> bool:
 
 
 def _is_meant(found: Diagnostic) -> bool:
-    """Whether the file's own name says that what is found is meant."""
+    """Whether the file's own name says that the finding is intended."""
     name = _MEANT.get(found.id)
     return name is not None and name.search(PurePath(found.file).stem) is not None
 
@@ -246,12 +247,12 @@ _MEANT: Final[Mapping[str, re.Pattern[str]]] = {
 
 
 def _source_at(run: LintContext, found: Diagnostic) -> str | None:
-    """The source of the program in whose command a finding stands."""
+    """The source of the program whose command has a finding."""
     return next((run.own.text_of(name) for name in _at(run, found)), None)
 
 
 def _at(run: LintContext, found: Diagnostic) -> list[str]:
-    """The program in whose command a finding stands, if it is known."""
+    """The program whose command has a finding, if it is known."""
     line = 0 if found.span is None else found.span.line
     started = run.started.get(found.file, {})
     before = [(at.span.line, name) for name, at in started.items() if at.span.line <= line]
@@ -261,9 +262,9 @@ def _at(run: LintContext, found: Diagnostic) -> list[str]:
 # ── what is only taken ────────────────────────────────────────────────────────────────────────────
 
 _OF_WORDS: Final = ("parse", "load", "init")
-"""Where a reader asks for keys and words, of which the repository's own may have others."""
+"""Where a reader checks keys and words, of which the repository may have its own."""
 _OF_OLD: Final = "llmtuner"
-"""LLaMA-Factory before 0.8, of which no release is read."""
+"""LLaMA-Factory before 0.8, whose releases are not read."""
 _COPIES: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(TRL, ("trl",)),
     "hf": ("transformers",),
@@ -271,13 +272,13 @@ _COPIES: Final[Mapping[str, tuple[str, ...]]] = {
     "ms-swift": ("swift",),
     **{name: (name,) for name in ("accelerate", "axolotl", "deepspeed", "openrlhf", "simpletuner")},
 }
-"""The packages that read the files of a kind, of which a repository may hold a copy."""
+"""The packages that read the files of a kind; a repository may contain a copy of them."""
 _IMPORTS_OLD: Final = re.compile(rf"(?m)^(?:from|import) {_OF_OLD}\b")
 _OF_READING: Final = frozenset({"number-as-text", "boolean-as-text", "value-of-another-type"})
 """Rules about how the value of a file is read."""
 _AS_TEXT: Final = re.compile(r"""f["']--\{\w+\}["'][\s\S]{0,600}?\bstr\(\w+\)""")
 _NAME: Final = re.compile(r"(?!(?:torch|np|numpy|os)\.)[a-z_]\w*(?:\.(\w+)|\[[^\]\n]*\])*\Z")
-"""How Python refers to a value that stands elsewhere; constants are in capitals."""
+"""How Python refers to a value defined elsewhere; constants are in capitals."""
 
 
 def as_known(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagnostic]:
@@ -324,14 +325,14 @@ def _registered(name: object) -> re.Pattern[str]:
 
 
 def _place(run: LintContext, label: Label) -> Place | None:
-    """The key that a label stands at."""
+    """The key at a label."""
     file = "" if label.span is None else label.span.file
     mine = (each.found.get(label.path) for each in run.documents if each.name == file)
     return next((at for at in mine if at and label.span in (at.span, at.key_span)), None)
 
 
 def _is_by_name(run: LintContext, label: Label) -> bool:
-    """Whether a call gives a value by a name, and no command of the run gives that name's flag."""
+    """Whether a call gives a value by a variable, and no command of the run gives that flag."""
     at = _place(run, label)
     if at is None or at.document.format != "python" or label.span == at.key_span:
         return False

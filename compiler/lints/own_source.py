@@ -1,4 +1,4 @@
-"""The Python files of the repository around what is linted: what they declare, quote and read."""
+"""The Python files of the repository around the linted files: what they declare, quote and read."""
 
 import ast
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MOST_FILES: Final = 1_000
 _MOST_FOLDERS: Final = 2_000
 _LONGEST: Final = 400_000
-"""Bytes of a file; what is longer is data."""
+"""Bytes of a file; longer ones are data."""
 _NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 _FIELD: Final = re.compile(
     r"(?m)^[ \t]+([A-Za-z_]\w*)[ \t]*:[ \t]*([A-Za-z_][^=\n#]*?)[ \t]*(?:=|$)"
@@ -33,17 +33,17 @@ _DEFAULT: Final = re.compile(
     r"""(?:[\w.]*\bfield\(\s*(?:default\s*=\s*)?)?"""
     r"""("[^"\n]*"|'[^'\n]*'|-?[\d.][\w.+-]*|True|False|None)\s*(?:[,)#\n]|$)"""
 )
-"""`name: type = default`, or `= field(default=default, ...)`, where the default is written out."""
+"""`name: type = default`, or `= field(default=default, ...)`, if the default is written out."""
 _HEIR: Final = re.compile(
     r"class \w+\([^)]*(?:TrainingArguments|\b(?:SFT|DPO|GRPO|KTO|Reward|RLOO|GKD|PPO)Config)\s*\)"
 )
-"""A class that is made of a trainer's own configuration."""
+"""A subclass of a trainer's own configuration."""
 UNDECLARED: Final = object()
 """The default of a field that no such class declares."""
 UNSETTLED: Final = object()
-"""One that is not written out, or that two classes give differently."""
+"""A default that is not written out, or that differs between two classes."""
 _CLASS: Final = re.compile(r"(?m)^(?=[^\s#)])")
-"""Where something begins at the left margin: a class, whose body follows, or what ends one."""
+"""The beginning of an unindented statement: a class, whose body follows, or the end of one."""
 _LEAST_DECLARED, _SHARE_DECLARED = 8, 0.8
 """Keys of a file, and their share, that are fields of one class."""
 _FLAG: Final = re.compile(r"""["']--([A-Za-z][\w-]*)["']""")
@@ -52,9 +52,9 @@ _READ: Final = re.compile(
     r"""\[\s*["'](\w+)["']\s*\]|\.(?:get|pop)\(\s*["'](\w+)["']|\w*get\w*\([^,()]+,\s*["'](\w+)["']"""
     r"""|\b\w*(?:args|config|cfg|conf|params|opt|algo)\.(?!(?:get|pop)\()(\w+)""",
 )
-"""How a script takes a setting out of what it has read."""
+"""How a script reads a setting."""
 _SET: Final = re.compile(r"\b\w*(?:args|config|cfg)\.(\w+)\s*=(?!=)")
-"""How a script sets a setting itself, whatever was read."""
+"""How a script sets a setting itself."""
 _LOADS: Final = re.compile(
     r"yaml\.(?:safe_|full_)?load\(|json\.load\(|OmegaConf\.load\(|tomllib\.load\(|toml\.load\("
 )
@@ -64,13 +64,13 @@ _IMPORTED: Final = re.compile(
 )
 _IMPORTS_DEEP: Final = 2
 _LEAST_READ, _SHARE_READ = 3, 0.5
-"""Keys, and their share, that a script takes out of a file which it reads by itself."""
+"""Keys, and their share, that a script takes from a file which it reads itself."""
 _EVERYWHERE: Final = frozenset({"none", "null", "auto", "true", "false", "default", "all", "full"})
-"""Words that any script quotes for something else."""
+"""Words that any script quotes for other purposes."""
 
 
 class OwnSource(Struct, frozen=True, dict=True):
-    """The Python files of a repository; they are read when somebody asks."""
+    """The Python files of a repository, which are read when they are needed."""
 
     roots: tuple[Path, ...] = ()
 
@@ -79,23 +79,23 @@ class OwnSource(Struct, frozen=True, dict=True):
         return name in self._fields or (as_flag and name.replace("-", "_") in self._flags)
 
     def parses(self, flag: str, programs: Iterable[str]) -> bool:
-        """Whether a started program, or what it imports, adds a flag to a parser by itself."""
+        """Whether a started program, or what it imports, adds a flag to a parser itself."""
         words = rf"add_argument\(\s*(?:[\"']-\w[\"'],\s*)?[\"']--{flag.replace('_', '[-_]')}[\"']"
         pattern = re.compile(words)
         return any(pattern.search(text) for each in programs for text in self.sources_of(each))
 
     def takes(self, name: str) -> bool:
-        """Whether some file takes a setting of that name out of something."""
+        """Whether any file reads a setting of that name."""
         return name in self._taken
 
     def sets(self, name: str) -> bool:
-        """Whether some file sets a setting of that name itself."""
+        """Whether any file sets a setting of that name itself."""
         return name in self._set
 
     def reads_itself(self, keys: Iterable[str]) -> bool:
-        """Whether a script loads such a file, and takes most of these keys out of it.
+        """Whether a script loads such a file, and takes most of these keys from it.
 
-        One that hands it to a parser of arguments reads it as that parser does.
+        A script that passes the file to an argument parser reads it as that parser does.
         """
         wanted = frozenset(keys)
         least = max(_LEAST_READ, _SHARE_READ * len(wanted))
@@ -105,31 +105,31 @@ class OwnSource(Struct, frozen=True, dict=True):
         return is_alone and len(wanted & self._taken) >= least
 
     def declares_in_one(self, keys: Iterable[str]) -> bool:
-        """Whether one class has nearly all of these keys for fields: a file is made of it."""
+        """Whether one class has nearly all of these keys as fields."""
         wanted = frozenset(keys)
         least = max(_LEAST_DECLARED, _SHARE_DECLARED * len(wanted))
         return any(len(wanted & each) >= least for each in self._classes)
 
     def makes_no(self, pattern: re.Pattern[str]) -> bool:
-        """Whether its scripts load files by themselves, and none has what the pattern finds."""
+        """Whether its scripts load files themselves, and the pattern is in none of them."""
         return bool(self._by_loaders) and not self.shows(pattern)
 
     def type_of(self, name: str) -> str:
-        """The annotation of a field as it is written; empty where no class has it."""
+        """The annotation of a field as it is written; empty if no class has it."""
         return self._fields.get(name, "")
 
     def quotes(self, word: str) -> bool:
-        """Whether some file has the word as a text."""
+        """Whether any file quotes the word."""
         return word not in _EVERYWHERE and word in self._words
 
     def holds(self, text: str) -> bool:
-        """Whether some file has a text."""
+        """Whether any file has a text."""
         if text not in self._held:
             self._held[text] = any(text in each for each in self._texts)
         return self._held[text]
 
     def shows(self, pattern: re.Pattern[str]) -> bool:
-        """Whether a pattern is found in some file."""
+        """Whether any file matches a pattern."""
         if pattern not in self._shown:
             self._shown[pattern] = any(pattern.search(text) for text in self._texts)
         return self._shown[pattern]
@@ -155,9 +155,9 @@ class OwnSource(Struct, frozen=True, dict=True):
         return is_lost or self.declares(key)
 
     def default_of(self, key: str, programs: Iterable[str] = ()) -> Any:
-        """The default that the repository's heirs of a trainer's configuration give a field.
+        """The default of a field in the repository's subclasses of a trainer's configuration.
 
-        Those that the started programs hold, or import, come before the rest.
+        Those in the started programs, or imported by them, take precedence.
         """
         mine = [text for each in programs for text in self.sources_of(each)]
         for texts in (mine, self._texts):
@@ -173,7 +173,7 @@ class OwnSource(Struct, frozen=True, dict=True):
         return UNDECLARED
 
     def text_of(self, program: str) -> str | None:
-        """The source of a program as a command names it, by its path or as a module."""
+        """The source of a program that a command names by its path or as a module."""
         path = program if program.endswith(".py") else f"{program.replace('.', '/')}.py"
         end = "/" + _LEFT_OUT.sub("", path)
         return next((text for each, text in self._files.items() if each.endswith(end)), None)
@@ -190,11 +190,11 @@ class OwnSource(Struct, frozen=True, dict=True):
 
     @cached_property
     def every_text(self) -> str:
-        """All its files, one below the other."""
+        """The text of all its files, concatenated."""
         return "\n".join(self._texts)
 
     def lacks_program(self, program: str) -> bool:
-        """Whether there are files, and the program is none of them."""
+        """Whether there are files, and the program is not among them."""
         return bool(self._files) and self.text_of(program) is None
 
     def has_folder(self, folder: str) -> bool:
@@ -203,13 +203,13 @@ class OwnSource(Struct, frozen=True, dict=True):
         return any(within in each for each in self._files)
 
     def packs(self, package: str) -> bool:
-        """Whether it holds the source of a package; what tests put in its place is none."""
+        """Whether it contains the source of a package; substitutes in tests do not count."""
         end = f"/{package}/__init__.py"
         return any(each.endswith(end) and "/tests/" not in each for each in self._files)
 
     @cached_property
     def readme(self) -> str:
-        """What the README at the top of each project says."""
+        """The text of the README at the top of each project."""
         found = []
         for root in self.roots:
             with suppress(Unreadable):
@@ -234,7 +234,7 @@ class OwnSource(Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_loaders(self) -> tuple[frozenset[str], ...]:
-        """What each script takes that loads files, and parses no arguments of a trainer."""
+        """The keys that each script takes if it loads files without a trainer's parser."""
         texts = (text for text in self._texts if _LOADS.search(text) and not _PARSES.search(text))
         return tuple(frozenset(_taken_in(text)) for text in texts)
 
@@ -259,7 +259,7 @@ class OwnSource(Struct, frozen=True, dict=True):
 
 @cached()
 def _heirs(text: str) -> tuple[Mapping[str, Any], ...]:
-    """The fields of each class of a file that is made of a trainer's configuration."""
+    """The fields of each class of a file that extends a trainer's configuration."""
     bodies = [each for each in _CLASS.split(text) if _HEIR.match(each)]
     return tuple(
         {each[1]: UNSETTLED for each in _FIELD.finditer(body)}
@@ -285,13 +285,13 @@ def _taken_in(text: str) -> Iterator[str]:
 
 
 def own_source(files: Iterable[Path], reach: Reach) -> OwnSource:
-    """The source of the projects that some files lie in."""
+    """The source of the projects that contain some files."""
     roots = (reach.root_of(each) for each in files)
     return OwnSource(tuple(dict.fromkeys(root for root in roots if root is not None)))
 
 
 _LEFT_OUT: Final = re.compile(r"\A(?:\.{0,2}/|[^/]*[$\0][^/]*/)+")
-"""What a path begins with that is of no use: `../`, a variable."""
+"""Prefixes of paths that are ignored: `../`, a variable."""
 
 
 def texts_below(root: Path, endings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -325,5 +325,5 @@ _WITHOUT_REMARKS: Final = (".json", ".md", ".rst", ".txt", ".toml")
 
 
 def without_remarks(path: str, text: str) -> str:
-    """A text without the lines that are remarks: what is named in them alone is not used."""
+    """A text without its comment lines, whose mentions do not count as use."""
     return text if path.endswith(_WITHOUT_REMARKS) else REMARK.sub("", text)

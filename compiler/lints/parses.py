@@ -1,4 +1,4 @@
-"""What files hold and whose they are, and faults of syntax as their reader takes them."""
+"""The contents of files and their owners, and syntax errors as their reader treats them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,11 +20,11 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.source import lines_of
 
 Known = tuple[Target, File, str]
-"""The target, its file, and what rules call it."""
+"""The target, its file, and its name in rules."""
 
 
 class Parses(Struct):
-    """What was parsed so far, for those who read the same files again beside others.
+    """The parsed files, for those who read the same files again with others.
 
     It is for one set of targets and of readers.
     """
@@ -33,7 +33,7 @@ class Parses(Struct):
         field(default_factory=dict)
     )
     _known: dict[int, Known | None] = field(default_factory=dict)
-    """By the identity of what was parsed, which `_parsed` keeps."""
+    """By the identity of the parsed content, which `_parsed` keeps."""
 
     def parsed(
         self,
@@ -43,9 +43,9 @@ class Parses(Struct):
         targets: Mapping[str, Target],
         readers: Sequence[str],
     ) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
-        """The documents of a file, and every fault of its syntax; `given`: what starts it.
+        """The documents of a file, and every syntax error; `given`: what starts it.
 
-        Of long data that no known program reads, only the first level has nodes.
+        For long data that no known program reads, only the first level has nodes.
         """
         key = name, content, given
         if key not in self._parsed:
@@ -60,7 +60,7 @@ class Parses(Struct):
     def known(
         self, name: str, parsed: Parsed, targets: Mapping[str, Target], readers: Sequence[str]
     ) -> Known | None:
-        """Whose a document of that file is; None for nobody's who is known."""
+        """The owner of a document of that file; None if no known program reads it."""
         at = id(parsed)
         if at not in self._known:
             self._known[at] = recognised(parsed, targets, readers, name)
@@ -68,7 +68,7 @@ class Parses(Struct):
 
 
 def _first_level(name: str, content: bytes | str) -> Parsed | None:
-    """A long JSON file by its first level; None for a short one, and where that does not do."""
+    """The first level of a long JSON file; None for a short one, and if that does not suffice."""
     if not name.lower().endswith(".json") or not _LONGEST < len(content) <= MAX_BYTES:
         return None
     text, fault = decode(content, Origin(name), bom_allowed=True)
@@ -90,9 +90,9 @@ _STRICT: Final = ("huggingface", "simpletuner", "accelerate")
 _KEY: Final = re.compile(r"""(?m)(?:^|[{,])[ \t]*(?:- )?["']?([A-Za-z][\w-]*)["']?[ \t]*[:=]""")
 _SHARE: Final = 0.25
 _LONGEST: Final = 1 << 16
-"""Characters of a text that configures; what follows is not asked for what it looks like."""
+"""Characters of a config's text; the recognition ignores the rest."""
 _LONG: Final = 1_000
-"""Characters of a text without a key from which on it is data, and no beginning of a config."""
+"""The number of characters without a key from which a text counts as data."""
 _STRANGE: Final = "none of the programs that are known has a file with such keys"
 _OF_OTHERS: Final = "no program that is known reads the file"
 _KEYLESS: Final = "nothing in it has the form of a key"
@@ -103,16 +103,16 @@ _VALUE: Final = re.compile(r"\s+#.*|,\s*\Z")
 """What follows a value in its line."""
 _TWICE: Final = "E0107"
 _OWN_LIMITS: Final = ("E0101", "E0110")
-"""Of tunec itself, which reads no data and no bombs: another reader may go on."""
+"""tunec's own limits against large data and bombs: another reader may accept them."""
 _SURROGATE: Final = "surrogate"
-"""Half a character as an escape: `json` makes one without a word."""
+"""Half a surrogate pair as an escape, which `json` accepts silently."""
 _WITHOUT_TWINS: Final = ("llamafactory", "glm4")
 """Whose reader refuses a key that is given twice: omegaconf 2.3.0 _utils.py `get_yaml_loader`, and
 ruamel.yaml 0.18 constructor.py `DuplicateKeyError`. So does deepspeed 0.14.5 to 0.19.8 where it
 reads a file itself (runtime/config_utils.py `dict_raise_error_on_duplicate_keys`). PyYAML and
 `json` keep the last."""
 _FILLING: Final = frozenset({*TRAINERS, "accelerate", "axolotl", "simpletuner", "glm4"})
-"""Whose trainer reads ds_config.json by `json.load` and hands on what it has read."""
+"""Targets whose trainer reads ds_config.json by `json.load` and passes it on."""
 _NOTE: Final = "deepspeed.initialize reads it by hjson; transformers and accelerate refuse it"
 
 
@@ -150,7 +150,7 @@ _LEFT_OPEN: Final = "the value is a place to fill in: the file is none until it 
 
 
 def _is_to_fill_in(fault: Diagnostic, text: str) -> bool:
-    """Whether the line of a fault holds a place that its user is to fill in."""
+    """Whether the line of a fault holds a placeholder for the user."""
     lines = lines_of(text)
     line = 0 if fault.span is None else fault.span.line
     is_there = fault.id.startswith(_SYNTAX) and 0 < line <= len(lines)
@@ -168,7 +168,7 @@ def is_of_nothing(fault: Diagnostic) -> bool:
 
 
 def _is_strange(text: str, targets: Mapping[str, Target]) -> bool:
-    """Whether few of the words before a colon are keys of a program that is known."""
+    """Whether few of the words before a colon are keys of a known program."""
     keys = set(_KEY.findall(text, 0, _LONGEST))
     if not keys:
         return len(text) > _LONG
@@ -183,9 +183,9 @@ def as_read(
     readers: Sequence[str],
     sources: Mapping[str, str],
 ) -> Iterator[Diagnostic]:
-    """The faults that the reader of each file does not take, each with what it comes to there.
+    """The faults that each file's reader does not accept, with the consequence.
 
-    A key that is given twice with the same value does no harm where the last one counts.
+    A key that is given twice with the same value is harmless if the last one counts.
     """
     every = [each for each in documents if not each.is_view]
     kinds = {each.name: each.kind for each in every}
@@ -223,7 +223,7 @@ def _consequence(fault: Diagnostic, kind: str | None, *, is_plain: bool) -> Cons
 def _not_taken(
     faults: Iterable[Diagnostic], every: Sequence[Document], readers: Sequence[str]
 ) -> Iterator[Diagnostic]:
-    """Leave out what the reader of a DeepSpeed file takes; warn where its reader is unknown.
+    """Without the faults that the reader of a DeepSpeed file accepts; a warning if it is unknown.
 
     deepspeed 0.14.5 to 0.19.8 runtime/config.py `DeepSpeedConfig.__init__` reads by hjson, which
     has comments and a comma too many; transformers and accelerate (utils/deepspeed.py

@@ -1,4 +1,4 @@
-"""A Python file to documents: which calls are whose configuration.
+"""A Python file to documents: which calls configure which program.
 
 A call of `TrainingArguments` holds the keys of a trainer's file, `LoraConfig` those of an
 adapter's, `from_pretrained` what a model is loaded with.
@@ -88,19 +88,19 @@ _OF_TESTS: Final = re.compile(r"(?:\A|/)(?:test_[^/]*|[^/]*_test|conftest)\.py\Z
 
 
 def may_configure(text: str) -> bool:
-    """Whether a text names something that is read here."""
+    """Whether a text names a class that is read here."""
     return _WANTED.search(text) is not None
 
 
 def is_of_tests(path: str) -> bool:
-    """Whether a file is one of tests, whose calls are there to fail as often as to train."""
+    """Whether a file is a test, whose calls may be made to fail."""
     return _OF_TESTS.search(path.replace("\\", "/")) is not None
 
 
 def read_python(
     text: str, origin: Origin, given: Given = BY_ITSELF
 ) -> tuple[tuple[Found, ...], Diagnostic | None]:
-    """The documents of a Python file, each with the runs that it is of; raises nothing.
+    """The documents of a Python file, each with its runs; raises nothing.
 
     `given`: the flags of what starts it.
     """
@@ -114,9 +114,9 @@ def read_python(
 
 
 def of_cells(cells: Notebook) -> tuple[str, list[Diagnostic]]:
-    """The script of a notebook's cells without those that are no Python, and their faults.
+    """The script of a notebook's cells without those that are not Python, and their faults.
 
-    A cell that configures nothing may hold anything: remarks, the end of a command, an output.
+    A cell that configures nothing may hold anything: comments, the end of a command, an output.
     """
     lines, faults = cells.python.split("\n"), list[Diagnostic]()
     for first, end in cells.cells if may_configure(cells.python) else ():
@@ -159,7 +159,7 @@ def _is_trainer(origin: str) -> bool:
 
 
 def _hidden_path(found: Found) -> Found:
-    """A model without its name, where the file may put modules of its own into it."""
+    """A model without its name, if the file may add its own modules to it."""
     fields = {key: node for key, node in (found.root.fields or {}).items() if key != _PATH}
     hidden = found.unknown | {_PATH}
     return replace(found, root=replace(found.root, fields=fields), unknown=hidden)
@@ -231,14 +231,14 @@ def _trainer(call: Call, kind: str | None, calls: Calls) -> Found | None:
 
 
 def _inherited(call: Call, known: frozenset[str]) -> Call:
-    """A call of a class of this file: what it sets itself, without what it has for itself."""
+    """A call of a class of this file: its own settings, without its own fields."""
     own = {key: node for key, node in call.own.items() if key in known}
     mine = {k: v for k, v in call.fields.items() if k in known or k not in call.own}
     return replace(call, fields={**own, **mine}) if call.own else call
 
 
 def _document(kind: str, call: Call, calls: Calls, known: frozenset[str]) -> Found:
-    """What a call says under its own keywords; what is set later is not known."""
+    """A call's keyword arguments as a document; values that are set later are unknown."""
     call = _inherited(call, known)
     names = _FIRST.get(kind, ())
     words = zip(names, call.positional, strict=False)
@@ -259,7 +259,7 @@ def _document(kind: str, call: Call, calls: Calls, known: frozenset[str]) -> Fou
 
 
 def _lora(call: Call, calls: Calls) -> Found:
-    """What `LoraConfig` is given, and the kind that its name says.
+    """The arguments of `LoraConfig`, and the kind given by its name.
 
     peft 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`.
     """
@@ -269,10 +269,10 @@ def _lora(call: Call, calls: Calls) -> Found:
 
 
 def _model(call: Call, bits: Sequence[Call], calls: Calls) -> Found | None:
-    """What `from_pretrained` is given; what it leaves out, another file or a config may say.
+    """The arguments of `from_pretrained`; another file or a config may have the others.
 
-    unsloth 2026.10.9 models/loader_utils.py `get_model_name`: of a name it loads another
-    repository of the same model, by the bits that are asked for.
+    unsloth 2026.10.9 models/loader_utils.py `get_model_name`: of a name it loads another repository
+    of the same model, by the bits that are asked for.
     """
     opened = replace(call, is_open=True, fields={})
     own = {_PATH if key in _NAMES else key: node for key, node in call.fields.items()}
@@ -289,7 +289,7 @@ def _model(call: Call, bits: Sequence[Call], calls: Calls) -> Found | None:
 
 
 def _named(call: Call) -> Found | None:
-    """The model that a trainer of TRL's is given by its name."""
+    """The model that a trainer of TRL is given by its name."""
     at = call.fields.get("model") or next(iter(call.positional), None)
     if at is None or not isinstance(at.value, str):
         return None
@@ -298,7 +298,7 @@ def _named(call: Call) -> Found | None:
 
 
 def _quantization(call: Call, bits: Sequence[Call], calls: Calls) -> Node | None:
-    """The BitsAndBytesConfig that is given, written there or assigned once."""
+    """The BitsAndBytesConfig that is passed, written there or assigned once."""
     given = next((each for each in call.site.call.keywords if each.arg == _QUANTIZATION), None)
     if given is None:
         return None

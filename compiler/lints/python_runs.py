@@ -29,23 +29,23 @@ _REMARK: Final = re.compile(r"(?m)#.*$")
 
 
 class Found(Struct, frozen=True, eq=False):
-    """What one call says, as a document."""
+    """The contents of one call, as a document."""
 
     kind: str
     root: Node
     unknown: frozenset[str]
     call: Call
     runs: frozenset[int] = frozenset()
-    """The runs of the file that it is of, by number."""
+    """The numbers of the file's runs that it belongs to."""
     late: Mapping[str, Node] = field(default_factory=dict)
-    """What is set after that was read of which something was made."""
+    """What is set after the object was used to make another."""
 
 
 class _Links(Struct, frozen=True):
-    """What a file does with the objects that it makes."""
+    """How a file uses the objects that it makes."""
 
     trained: frozenset[str]
-    """Variables that a trainer is given, or that get an adapter."""
+    """Variables that are passed to a trainer, or that get an adapter."""
     merged: frozenset[str]
     """Variables that an adapter is loaded on: a base that is loaded again, after training."""
 
@@ -63,7 +63,7 @@ def _links(calls: Calls) -> _Links:
 
 
 def in_runs(found: Sequence[Found], calls: Calls, text: str) -> Iterator[Found]:
-    """What the calls of a file say, each with the runs that it is of."""
+    """The contents of a file's calls, each with its runs."""
     links = _links(calls)
     every = [each for each in found if each.kind in TRAINERS]
     anchors = [each for each in every if not _is_left(each, text)] or every
@@ -92,9 +92,9 @@ def _of_run(run: Sequence[Found], engines: Sequence[Found]) -> list[Found]:
 
 
 def _is_left(anchor: Found, text: str) -> bool:
-    """Whether a file that trains makes arguments under a name that it does not use.
+    """Whether a file that trains makes arguments in a variable that it does not use.
 
-    Others that it makes are those that it trains by.
+    If it makes others, those are used for training.
     """
     names = [re.escape(each) for each in anchor.call.site.targets]
     if not names or _MADE.search(text) is None:
@@ -104,7 +104,7 @@ def _is_left(anchor: Found, text: str) -> bool:
 
 
 def _is_exception(model: Found, models: Sequence[Found]) -> bool:
-    """Whether a branch names a model itself, and another branch loads the one that is asked for."""
+    """Whether a branch names a model itself, and another branch loads the requested one."""
     mine = model.call.site
     if not mine.arms or not _names_itself(model):
         return False
@@ -126,7 +126,7 @@ def _is_merged(model: Found, links: _Links) -> bool:
 def _runs(
     anchors: Sequence[Found], models: Sequence[Found], adapters: Sequence[Found], links: _Links
 ) -> list[list[Found]]:
-    """The documents of each run: a trainer's, with what can only be meant with it."""
+    """The documents of each run: a trainer's, with those that can only belong to it."""
     runs: list[list[Found]] = []
     each_anchor: Sequence[Found | None] = anchors or (None,)
     for anchor in each_anchor:
@@ -207,12 +207,12 @@ def short_of(origin: str) -> str:
 
 
 def is_accelerator(origin: str) -> bool:
-    """Whether something imported is Accelerate's own class that prepares what trains."""
+    """Whether an import is Accelerate's own class that prepares training."""
     return short_of(origin) == "accelerate.Accelerator"
 
 
 def is_plugin(origin: str) -> bool:
-    """Whether something imported is what configures Accelerate for an engine."""
+    """Whether an import is a class that configures Accelerate for an engine."""
     return short_of(origin) in _PLUGINS
 
 
@@ -246,7 +246,7 @@ def plugged(call: Call, calls: Calls) -> Iterator[Found]:
 
 
 def _given(call: Call, keyword: str, calls: Calls) -> Call | None:
-    """The plugin that is given as a keyword, made there or assigned once."""
+    """The plugin that is passed as a keyword, made there or assigned once."""
     value = next((e.value for e in call.site.call.keywords if e.arg == keyword), None)
     name = calls.given(call, keyword)
     if name is not None:
@@ -258,7 +258,7 @@ def _given(call: Call, keyword: str, calls: Calls) -> Call | None:
 
 
 def _in_its_words(key: str, node: Node) -> Node:
-    """A value as accelerate's file has it: words in capitals, classes in one text."""
+    """A value as in accelerate's file: words in capitals, classes in one text."""
     if key == "transformer_cls_names_to_wrap" and node.items is not None:
         names = [str(each.value) for each in node.items]
         return replace(node, items=None, value=",".join(names))

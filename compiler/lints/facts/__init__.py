@@ -1,1 +1,1 @@
-"""What files and their surroundings say of a subject, for the rules that need it."""
+"""Facts about files and their surroundings by subject, for the rules that need them."""

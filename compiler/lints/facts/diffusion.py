@@ -95,14 +95,14 @@ _WORD: Final = re.compile(r"\A--(\w+)(?:=(.*))?\Z", re.DOTALL)
 
 
 def is_env_file(document: Document) -> bool:
-    """Whether a document of SimpleTuner's says its flags by variables."""
+    """Whether a document of SimpleTuner sets its flags by variables."""
     names = (*VARIABLES, MORE)
     return document.format in ("shell", "env") and any(name in document.found for name in names)
 
 
 @cached()
 def variables_of(flag: str) -> tuple[str, ...]:
-    """The variables that become a flag; none where only `TRAINER_EXTRA_ARGS` can say it."""
+    """The variables that set a flag; empty if only `TRAINER_EXTRA_ARGS` can set it."""
     return tuple(name for name, each in VARIABLES.items() if each == flag)
 
 
@@ -161,12 +161,12 @@ class DataSet(Struct, frozen=True):
         return self.document.get(f"{self.position}.{key}")
 
     def value(self, key: str, otherwise: Any = None) -> Any:
-        """What the entry says for a key."""
+        """The value of a key of the entry."""
         return self.document.value(f"{self.position}.{key}", otherwise)
 
     @property
     def kind(self) -> str:
-        """Its `dataset_type`; by default pictures."""
+        """Its `dataset_type`; by default images."""
         return str(self.value("dataset_type") or "image")
 
 
@@ -205,14 +205,14 @@ def configs(run: LintContext) -> Iterator[Document]:
 
 
 def said(document: Document, flag: str) -> Place | None:
-    """Where a flag is written, under any of its spellings; None also where it is null."""
+    """Where a flag is written, under any of its spellings; None also if it is null."""
     names = (flag, f"--{flag}", *variables_of(flag))
     found = (*(document.get(name) for name in names), extra(document).get(flag))
     return next((at for at in found if at is not None and at.value not in (None, "None", "")), None)
 
 
 def flags_read(*flags: str) -> tuple[str, ...]:
-    """What a rule reads that asks for flags, wherever `said` finds them."""
+    """The `reads` of a rule that uses flags through `said`."""
     names = (name for flag in flags for name in (flag, f"--{flag}", *variables_of(flag)))
     return keys("simpletuner", *names, MORE)
 
@@ -224,7 +224,7 @@ def word(document: Document, flag: str, otherwise: str = "") -> str:
 
 
 def is_on(at: Place | None) -> bool:
-    """Whether a switch is turned on: SimpleTuner takes words as well as booleans."""
+    """Whether a switch is on: SimpleTuner accepts words as well as booleans."""
     return at is not None and str(at.value).strip().lower() in ("true", "1", "yes", "on")
 
 
@@ -234,7 +234,7 @@ def amount(at: Place | None) -> float | None:
 
 
 def family(document: Document) -> str:
-    """The model family in lower case; empty where the file has none."""
+    """The model family in lower case; empty if the file has none."""
     return word(document, "model_family")
 
 
@@ -258,8 +258,8 @@ _FILE: Final = "diffusers/examples.json"
 
 _LIKE: Final = 0.88
 _MOST_STRANGE: Final = 2
-"""Flags like none of an example's, above which a script is another's of the same name: peft's
-examples/boft_dreambooth has a train_dreambooth.py, too."""
+"""The number of unknown flags above which a script is another one of the same name: peft's
+examples/boft_dreambooth also has a train_dreambooth.py."""
 
 
 def commands(run: LintContext) -> Iterator[tuple[Document, str]]:
@@ -274,14 +274,14 @@ def commands(run: LintContext) -> Iterator[tuple[Document, str]]:
 
 
 def _is_of_another(document: Document, script: str) -> bool:
-    """Whether flags like none of the example's tell another script of the same name."""
+    """Whether unknown flags show that this is another script of the same name."""
     flags = scripts().get(script, {}).get("flags", ())
     strange = [path for path in document.found if not is_flag(path, flags)]
     return sum(not is_near(path, flags) for path in strange) > _MOST_STRANGE
 
 
 def is_flag(path: str, flags: Sequence[str]) -> bool:
-    """Whether it is a flag, or the beginning of one, which argparse takes for it."""
+    """Whether it is a flag, or a prefix that argparse accepts for it."""
     return any(flag.startswith(path) for flag in flags)
 
 
@@ -291,7 +291,7 @@ def is_near(path: str, flags: Sequence[str]) -> bool:
 
 
 def _script(words: Any) -> str:
-    """`train_dreambooth_lora` of the words behind a launcher."""
+    """`train_dreambooth_lora` from the words after a launcher."""
     is_list = isinstance(words, Sequence) and not isinstance(words, str)
     first = words[0] if is_list and words else words
     return PurePath(first).stem if isinstance(first, str) else ""
@@ -299,21 +299,21 @@ def _script(words: Any) -> str:
 
 @cached()
 def scripts() -> Mapping[str, Mapping[str, Sequence[str]]]:
-    """By script: `flags` that some release takes, and `required` by every one."""
+    """By script: `flags` that any release accepts, and `required` by all releases."""
     found: Mapping[str, Mapping[str, Sequence[str]]] = schema(_FILE)["scripts"]
     return found
 
 
 @cached()
 def choices() -> Mapping[str, Sequence[str]]:
-    """The words of flags that take no others, in every script."""
+    """The choices of flags whose choices are the same in every script."""
     found: Mapping[str, Sequence[str]] = schema(_FILE)["choices"]
     return found
 
 
 @cached()
 def types() -> Mapping[str, str]:
-    """`int`, `float`, `switch` or `many` of flags that are alike in every script; else text."""
+    """`int`, `float`, `switch` or `many` for flags of one type in every script; else text."""
     found: Mapping[str, str] = schema(_FILE)["types"]
     return found
 

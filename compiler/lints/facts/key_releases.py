@@ -1,4 +1,4 @@
-"""With which release a key of Axolotl, LLaMA-Factory or TRL came, and with which it went.
+"""The releases of Axolotl, LLaMA-Factory or TRL that added or removed a key.
 
 Between the releases whose schemas are known, and before them. Read from the classes at every tag:
 axolotl-ai-cloud/axolotl v0.8.1 to v0.18.0 src/axolotl/utils/schemas, hiyouga/LlamaFactory v0.5.0 to
@@ -165,7 +165,7 @@ def _came(kind: str) -> Mapping[str, str]:
 
 
 def came_later(run: "LintContext", kind: str, key: str) -> str | None:
-    """The release that brought a key, where somebody names an earlier one."""
+    """The release that added a key, if an earlier one is named."""
     came = _came(kind).get(key)
     if came is None:
         return None
@@ -322,13 +322,13 @@ def _by_key(kind: str, *, gone: bool) -> Mapping[str, str]:
 
 
 def not_yet(run: "LintContext", kind: str, key: str) -> str | None:
-    """The release that brought a field, where somebody names an earlier one."""
+    """The release that added a field, if an earlier one is named."""
     came = _by_key(kind, gone=False).get(key)
     return came if came is not None and run.release("trl").is_before(came) else None
 
 
 def no_more(run: "LintContext", kind: str, key: str) -> str | None:
-    """The release that took a field away, where somebody names that one or a later one."""
+    """The release that removed a field, if that one or a later one is named."""
     gone = _by_key(kind, gone=True).get(key)
     return gone if gone is not None and run.release("trl").is_before(gone) is False else None
 
@@ -348,7 +348,7 @@ PPO: Final[Mapping[str, str | None]] = {
         )
     ),
 }
-"""Keys of that PPOConfig, and what each is called today (None: it was removed)."""
+"""Keys of that PPOConfig, with their names today (None: removed)."""
 HANDBOOK: Final[Mapping[str, str | None]] = {
     "use_flash_attention_2": "attn_implementation",
     "dataset_mixer": "dataset_mixture",
@@ -376,7 +376,7 @@ _STEM: Final = "training_arguments"
 
 
 def no_older_than_its_keys(release: Release, documents: Iterable[Document]) -> Release:
-    """The taken release of transformers, or the newest where files have a key that came later."""
+    """The assumed release of transformers, or the newest if files have a later key."""
     if release.is_named:
         return release
     said = {
@@ -395,6 +395,6 @@ def no_older_than_its_keys(release: Release, documents: Iterable[Document]) -> R
 
 
 def _fields_of(release: Version) -> frozenset[str]:
-    """What a release may know: between two known ones, what either knows."""
+    """The fields that a release may have: between two known ones, those of either."""
     around = releases_around(_STEM, str(release))
     return frozenset(key for each in around for key in class_schema(_STEM, each)["properties"])

@@ -1,4 +1,4 @@
-"""Which keys readers know, in which releases and places; values beyond their schemas."""
+"""Which keys readers know, in which releases and places, and checks of values beyond schemas."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
@@ -30,7 +30,7 @@ BF16_SCALING: Final = frozenset(
 _PROFILER: Final = "flops_profiler."
 DEEPSPEED_RELEASES: Final = ("0.14", "0.15", "0.16", "0.17", "0.18", "0.19")
 _LIKE: Final = 0.88
-"""How alike two names are (difflib's ratio) when one is taken for a misspelling of the other."""
+"""The similarity of two names (difflib's ratio) above which one counts as a misspelling."""
 
 
 def known_at(schema: Schema) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def known_at(schema: Schema) -> tuple[str, ...]:
 
 
 def is_whole(document: Document) -> bool:
-    """Whether a document holds all that its reader is given, in the reader's own keys.
+    """Whether a document holds all that its reader gets, under the reader's own keys.
 
     A ds_config written inline, below `deepspeed:`, does; accelerate's keys for DeepSpeed do not,
     nor do the flags that SwissArmyTransformer puts into a file of its own.
@@ -54,7 +54,7 @@ def is_whole(document: Document) -> bool:
 
 
 def kind_behind(document: Document) -> str:
-    """The kind of the document that holds a document's keys: of a view, what it is a view of."""
+    """The kind of the document with a document's keys: for a view, the viewed document."""
     if not document.is_view:
         return document.kind
     held = (place for key in document.keys if (place := document.get(key)) is not None)
@@ -95,7 +95,7 @@ def homes_of(run: LintContext, path: str) -> tuple[str, ...]:
 
 
 def known_in_other_releases(run: LintContext, kind: str, path: str) -> tuple[str, ...]:
-    """The known releases that have a key which the release that runs has not, oldest first."""
+    """The known releases that have a key which the running release lacks, oldest first."""
     if kind == "deepspeed":
         return tuple(each for each in DEEPSPEED_RELEASES if path in deepspeed_paths(each))
     candidates = run.release("transformers").candidates
@@ -107,7 +107,7 @@ def known_in_other_releases(run: LintContext, kind: str, path: str) -> tuple[str
 
 @cached()
 def _is_between(version: Version, path: str) -> bool:
-    """Whether the known release before one has a key, and the one after has not."""
+    """Whether the known release before one has a key, and the one after lacks it."""
     around = releases_around("training_arguments", str(version))
     held = [path in fields_of("training_arguments", each) for each in around]
     return held == [True, False]
@@ -123,7 +123,7 @@ def _in_other_releases(version: Version, path: str) -> tuple[str, ...]:
 
 
 def foreign_keys(run: LintContext, document: Document) -> Iterator[tuple[Place, str]]:
-    """Keys that no release of TrainingArguments has, with the field each is a misspelling of."""
+    """Keys that no release of TrainingArguments has, with the field that each misspells."""
     around = known_around("training_arguments", run.release("transformers"))
     fields = frozenset(name for each in around for name in fields_of("training_arguments", each))
     every = fields_ever("training_arguments")
@@ -191,13 +191,13 @@ def keys_at(kind: str, release: str) -> frozenset[str]:
 
 @cached()
 def keys_ever(kind: str) -> frozenset[str]:
-    """The keys that any known release has."""
+    """The keys of all known releases."""
     return frozenset[str]().union(*(keys_at(kind, each) for each in releases_of(kind)))
 
 
 @cached()
 def keys_ever_in(block: str) -> frozenset[str]:
-    """The keys that a block of accelerate's file has in any known release."""
+    """The keys that a block of accelerate's file has in all known releases."""
     found = (schema(f"accelerate/{each}.json")["properties"] for each in releases_of("accelerate"))
     blocks = (each.get(block, {}).get("properties", {}) for each in found)
     return frozenset(name for each in blocks for name in each)
@@ -209,9 +209,9 @@ def package_of(kind: str) -> str:
 
 
 def around(run: LintContext, kind: str) -> tuple[str, ...]:
-    """The known releases that may run, or those before and after each; none: not known.
+    """The known releases that may run, or those before and after each; empty: not known.
 
-    Those of its own minor are enough where there are any.
+    Those of its own minor release suffice if there are any.
     """
     try:
         asked = run.release(package_of(kind)).candidates
@@ -243,7 +243,7 @@ file that no class has; v0.19.0 raises ValueError: Unknown arguments from config
 
 
 def of_unknown(run: LintContext, document: Document) -> Consequence:
-    """What becomes of a key that the reader of a file or of flags does not know."""
+    """What happens to a key that the reader of a file or of flags does not know."""
     if document.kind == "axolotl":
         return "silent"
     is_file = document.kind in CLASSES and document.format not in ("shell", "python")
@@ -251,7 +251,7 @@ def of_unknown(run: LintContext, document: Document) -> Consequence:
 
 
 def may_be_dropped(run: LintContext, document: Document) -> bool:
-    """Whether it rests with a release that is not known if an unknown key is refused."""
+    """Whether an unknown release decides if an unknown key is refused."""
     is_file = document.kind in CLASSES and document.format not in ("shell", "python")
     return is_file and run.runs(_STRICT) is None
 
@@ -281,8 +281,8 @@ _REFUSED: Final[Mapping[str, tuple[str, Consequence]]] = {
     "data_seed": ("manual_seed expected a long", "init"),
     "torch_empty_cache_steps": ("it must be an integer bigger than 0", "parse"),
 }
-"""What transformers 5.23.0 and torch 2.13.0 said, asked with each of them; save_total_limit,
-warmup_steps, logging_steps and ddp_timeout they took."""
+"""The answers of transformers 5.23.0 and torch 2.13.0 for each of them; they accepted
+save_total_limit, warmup_steps, logging_steps and ddp_timeout."""
 _SWITCHES: Final = ("split_batches", "dispatch_batches", "even_batches", "non_blocking")
 _STEPS: Final = "accelerator_config.gradient_accumulation_kwargs.num_steps"
 
@@ -310,7 +310,7 @@ def _why(document: Document, name: str) -> tuple[str, Consequence]:
 
 
 def _whole_fields(run: LintContext, document: Document) -> Iterator[str]:
-    """Flags whose word becomes a whole number, in every release around."""
+    """Flags whose text is converted to an integer, in every release around."""
     around = schemas(run, document)
     for name in around[0].get("properties", {}) if around else ():
         fields = [each.get("properties", {}).get(name) for each in around]
@@ -332,7 +332,7 @@ def _with_a_point(place: Place, why: str, consequence: Consequence) -> Finding:
 
 
 def _of_samples(document: Document) -> Iterator[Finding]:
-    """LLaMA-Factory's number of samples, which is no share of them."""
+    """LLaMA-Factory's number of samples, if it is not an integer."""
     at = document.get("max_samples") if document.kind == "llamafactory" else None
     if at is not None and document.format != "shell" and isinstance(at.value, float):
         found = _text(at, "a whole number", f"{_NO_INTEGER}: range(max_samples)", "init")
@@ -353,7 +353,7 @@ def _of_loader(document: Document) -> Iterator[Finding]:
 
 
 def _of_units(run: LintContext, each: Asked) -> Iterator[Finding]:
-    """The size of a unit of FSDP: the trainer compares it, accelerate makes a number of it."""
+    """The size of an FSDP unit: the trainer compares it, accelerate converts it."""
     size, policy = each.get("min_num_params"), each.get("auto_wrap_policy")
     if size is None or each.who == "axolotl":
         return
@@ -369,7 +369,7 @@ def _of_units(run: LintContext, each: Asked) -> Iterator[Finding]:
 
 
 def _is_no_count(value: object) -> bool:
-    """What accelerate hands on as a text that is no whole number; `1e8` is a rule of its own."""
+    """Whether accelerate gets a text that is not an integer; `1e8` has its own rule."""
     if isinstance(value, str):
         return bool(value) and not value.isdigit() and "e" not in value.lower()
     return isinstance(value, float)
@@ -391,7 +391,7 @@ commands/launch.py has `allow_abbrev=False`."""
 
 
 def is_begun(document: Document, name: str, keys: frozenset[str]) -> bool:
-    """Whether a parser takes a flag for the one that begins so.
+    """Whether a parser takes a flag for the one that it is a prefix of.
 
     python 3.11 argparse: `allow_abbrev` is on, also for transformers' HfArgumentParser.
     """

@@ -1,4 +1,4 @@
-"""LoRA as each dialect asks for it, under PEFT's own names."""
+"""LoRA in each dialect, under PEFT's own names."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ Targets = str | tuple[str, ...]
 
 
 def _own(*names: str) -> dict[str, str]:
-    """Fields that a dialect calls as PEFT does."""
+    """Fields that have the same name in a dialect as in PEFT."""
     return dict(zip(names, names, strict=True))
 
 
@@ -81,7 +81,7 @@ _BY_NAME: Final = _own(
     *("target_modules", "exclude_modules", "modules_to_save", "layers_to_transform"),
     *("layers_pattern", "task_type", "inference_mode"),
 )
-"""What PEFT's other methods that change layers share with LoRA: peft 0.10.0 to 0.21.2
+"""The fields that PEFT's other methods that change layers share with LoRA: peft 0.10.0 to 0.21.2
 tuners/tuners_utils.py `BaseTuner.inject_adapter`, `check_target_module_exists`."""
 _NO_LAYERS: Final = ("layers_to_transform", "layers_pattern")
 _METHODS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
@@ -95,40 +95,40 @@ _METHODS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
         )
     },
 }
-"""Those by their `peft_type`, with the names that each has."""
+"""These methods by their `peft_type`, with the names that each has."""
 
 
 class Lora(Struct, frozen=True):
-    """One document that asks for LoRA."""
+    """One document that configures LoRA."""
 
     document: Document
     keys: Mapping[str, str] | None = None
-    """This dialect's key for each field of LoraConfig that it has; None: it has all, as named."""
+    """This dialect's key for each field of LoraConfig that it has; None: PEFT's own names."""
     prefix: str = ""
     method: str = "LoRA"
-    """The method as people call it."""
+    """The usual name of the method."""
 
     def key(self, name: str) -> str:
-        """The key that says a field of LoraConfig here."""
+        """The key of a field of LoraConfig in this dialect."""
         return self.prefix + (self.keys or {}).get(name, name)
 
     def knows(self, name: str) -> bool:
-        """Whether the dialect can say that field."""
+        """Whether the dialect has that field."""
         return self.keys is None or name in self.keys
 
     def place(self, name: str) -> Place | None:
-        """Where a field of LoraConfig is written; None also where that is null."""
+        """Where a field of LoraConfig is written; None also if it is null."""
         found = self.document.get(self.key(name)) if self.knows(name) else None
         return None if found is None or found.value is None else found
 
     def value(self, name: str, otherwise: Any = None) -> Any:
-        """What is written for a field of LoraConfig."""
+        """The written value of a field of LoraConfig."""
         found = self.place(name)
         return otherwise if found is None else found.value
 
     @property
     def targets(self) -> Targets | None:
-        """`target_modules` as PEFT is given it: a regex, `all-linear`, or names; None: unknown."""
+        """`target_modules` as PEFT gets it: a regex, `all-linear`, or names; None: unknown."""
         value = self.value("target_modules")
         if self.document.kind == "llamafactory":
             return _commas(value)
@@ -153,11 +153,11 @@ class Lora(Struct, frozen=True):
 
     @property
     def excluded(self) -> tuple[str, ...]:
-        """`exclude_modules`, where it is a list."""
+        """`exclude_modules`, if it is a list."""
         return _names(self.value("exclude_modules"))
 
     def start(self) -> Place | None:
-        """The place that stands for the request as a whole."""
+        """The place that represents the whole configuration."""
         for name in ("target_modules", "r", "lora_alpha"):
             if (found := self.place(name)) is not None:
                 return found
@@ -180,7 +180,7 @@ def _of(table: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:
 
 
 def has_adapter(run: LintContext) -> bool:
-    """Whether the base is frozen under an adapter, also one whose file does not name its method."""
+    """Whether the base is frozen under an adapter, even if its file does not name the method."""
     if run.value("adapter.kind", "none") != "none" or run.of("peft"):
         return True
     if any(place.value is True for key in _SWITCHES for place in run.each("trainer", key)):
@@ -189,7 +189,7 @@ def has_adapter(run: LintContext) -> bool:
 
 
 _SWITCHES: Final = ("use_peft", "lora_enable")
-"""Flags by which scripts of their own put in adapters."""
+"""Flags by which some scripts add adapters."""
 
 
 _METHOD_OF: Final = ("sft_type", "train_type", "tuner_type", "finetuning_type")
@@ -198,14 +198,14 @@ _ADAPTED: Final = ("lora", "qlora", "longlora", "adalora")
 
 
 def loras(run: LintContext) -> Iterator[Lora]:
-    """Every document of the run that asks for LoRA, in their order."""
+    """Every document of the run that configures LoRA, in their order."""
     for each in run.documents:
         if not each.is_view and (found := _lora(each)) is not None:
             yield found
 
 
 def adapters(run: LintContext) -> Iterator[Lora]:
-    """Every document that has layers adapted by their names: by LoRA, or by its relatives."""
+    """Every document that adapts layers by name: by LoRA, or by a related method."""
     for each in run.documents:
         if not each.is_view and (found := _lora(each) or _relative(each)) is not None:
             yield found
@@ -238,7 +238,7 @@ def _lora(document: Document) -> Lora | None:
 
 
 def is_true(value: Any) -> bool:
-    """True, or the word that a flag turns it on with."""
+    """Whether it is true, or a word that turns a flag on."""
     return value is True or (isinstance(value, str) and value.lower() == "true")
 
 
@@ -273,16 +273,16 @@ def last(name: str) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name has none of the signs that only a regular expression has."""
+    """Whether a name has no special characters of a regular expression."""
     return not set(name) & set("*+?^$[](){}|\\")
 
 
 def is_patched(run: LintContext, lora: Lora) -> bool:
-    """Whether the names are not those of the model that is known.
+    """Whether the names are not those of the known model.
 
-    LLaMA-Factory matches them itself, anywhere in a name, where the model sees (llamafactory 0.9.1
-    to 0.9.5 model/model_utils/visual.py `patch_target_modules`), and a script may have a list for
-    each family.
+    LLaMA-Factory matches them itself, anywhere in a name, if the model has a vision tower
+    (llamafactory 0.9.1 to 0.9.5 model/model_utils/visual.py `patch_target_modules`), and a script
+    may have a list for each family.
     """
     sees = run.model is not None and run.model.architecture.kind == "vision-language"
     return (lora.document.kind == "llamafactory" and sees) or _is_of_a_family(lora)
@@ -291,11 +291,11 @@ def is_patched(run: LintContext, lora: Lora) -> bool:
 _ASKS: Final = re.compile(
     r"\b(?:el)?if\b(?=.*\b(?:\w*model\w*|name_or_path)\b)(?=.*(?:\bin\b|==|with\())|\belse:"
 )
-"""A line that asks which model it is, or answers for all others."""
+"""A line with a condition on the model, or an `else`."""
 
 
 def _is_of_a_family(lora: Lora) -> bool:
-    """Whether a script makes the adapter below a question for the name of its model."""
+    """Whether a script makes the adapter under a condition on the model's name."""
     at = lora.place("target_modules")
     if at is None or lora.document.format != "python":
         return False
@@ -312,7 +312,7 @@ def _is_of_a_family(lora: Lora) -> bool:
 
 
 def _asks_above(lines: Sequence[str], otherwise: str, indent: int) -> bool:
-    """Whether the question that an `else` answers is one for the model."""
+    """Whether the condition of an `else` is one on the model."""
     above = lines[: len(lines) - 1 - lines[::-1].index(otherwise)]
     asked = (e for e in reversed(above) if e.strip() and len(e) - len(e.lstrip()) <= indent)
     first = next(asked, "")
@@ -320,9 +320,9 @@ def _asks_above(lines: Sequence[str], otherwise: str, indent: int) -> bool:
 
 
 MINICPM_FLAGS: Final = ("tune_vision", "tune_llm")
-"""Flags that tell MiniCPM-V's script."""
+"""Flags that identify MiniCPM-V's script."""
 
 
 def is_minicpm(document: Document) -> bool:
-    """Whether a document holds the flags of MiniCPM-V's finetune.py, whoever it was taken for."""
+    """Whether a document holds the flags of MiniCPM-V's finetune.py, whatever its kind."""
     return document.kind == "minicpm-v" or any(map(document.get, MINICPM_FLAGS))

@@ -16,7 +16,7 @@ from tunec.compiler.lints.rule import keys
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether a value is a whole number, and no bool."""
+    """Whether a value is an integer, and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -29,7 +29,7 @@ def means_never(interval: int, total: int) -> bool:
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
-    """Whether a value is a number, and no bool."""
+    """Whether a value is a number, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -39,7 +39,7 @@ def is_positive(value: Any) -> TypeGuard[int | float]:
 
 
 def number_of(value: Any) -> float | None:
-    """The number that a reader makes of a value, which may be written as text; None for none."""
+    """The number that a reader makes of a value, which may be a text; None if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -58,7 +58,7 @@ def trainer_batch(run: LintContext) -> tuple[Effective, Effective] | None:
 
 
 def engine_of(run: LintContext) -> str | None:
-    """`DeepSpeed` or `FSDP` where the files say that it shards the run."""
+    """`DeepSpeed` or `FSDP`, if the files say that it shards the run."""
     if run.of("deepspeed") or run.said("trainer", "deepspeed"):
         return "DeepSpeed"
     named = [run.said("trainer", "fsdp"), run.said("accelerate", "fsdp_config")]
@@ -73,7 +73,7 @@ class Asked(Struct, frozen=True):
 
 
 def total_steps(run: LintContext) -> Asked | None:
-    """`max_steps`, where it decides how long training lasts."""
+    """`max_steps`, if it decides the length of training."""
     place = run.said("trainer", "max_steps")
     if place is None or not is_whole(place.value) or place.value < 1:
         return None
@@ -81,7 +81,7 @@ def total_steps(run: LintContext) -> Asked | None:
 
 
 def warmup_place(run: LintContext) -> Place | None:
-    """The key whose warm-up is taken: steps before a share."""
+    """The key of the warm-up that is used: steps take precedence over a share."""
     for key in ("warmup_steps", "warmup_ratio"):
         place = run.said("trainer", key)
         if place is not None and is_positive(place.value):
@@ -92,7 +92,7 @@ def warmup_place(run: LintContext) -> Place | None:
 def warmup_steps(run: LintContext, total: int | None) -> Asked | None:
     """Steps of warm-up by `get_warmup_steps`.
 
-    None where there are none, or where it is a share of an unknown number.
+    None if there are none, or if it is a share of an unknown number.
     """
     place = warmup_place(run)
     if place is None or not is_number(place.value) or not isfinite(place.value):
@@ -108,7 +108,7 @@ def is_overridden(run: LintContext) -> bool:
 
 
 def arguments_of(place: Place | None) -> dict[str, Any] | None:
-    """`lr_scheduler_kwargs` as a mapping, also out of the JSON of a flag; None: not known."""
+    """`lr_scheduler_kwargs` as a mapping, also from the JSON of a flag; None: not known."""
     if place is None or place.value is None:
         return {}
     value = place.value
@@ -127,13 +127,13 @@ examples/pytorch run_clm.py; DeepSpeedExamples and Chinese-LLaMA-Alpaca."""
 
 
 def longest(run: LintContext) -> Any:
-    """Tokens of the longest sample; None where no file has it."""
+    """Tokens of the longest sample; None if no file has them."""
     at = flag(run)
     return run.value("data.sequence", at.value if at is not None else None)
 
 
 def flag(run: LintContext) -> Place | None:
-    """Where a script's flag says it."""
+    """Where a script's flag gives it."""
     return run.said("hf", *_FLAGS)
 
 
@@ -147,12 +147,12 @@ def strategy_of(document: Document) -> Place | None:
 
 
 def is_beside_a_file(document: Document) -> bool:
-    """Whether flags stand beside a file of arguments (`--config`): what they leave out is there."""
+    """Whether flags accompany a file of arguments (`--config`), which holds what they leave out."""
     return document.format == "shell" and document.get("config") is not None
 
 
 def never_evaluates(document: Document) -> bool:
-    """Whether the trainer does not evaluate: it says so, or leaves the default, no."""
+    """Whether the trainer does not evaluate: explicitly, or by the default, no."""
     if document.unknown & set(STRATEGIES):
         return False
     if strategy_of(document) is None and is_beside_a_file(document):
@@ -162,7 +162,7 @@ def never_evaluates(document: Document) -> bool:
 
 
 def evaluates(run: LintContext) -> bool:
-    """Whether a document asks for evaluations."""
+    """Whether a document requests evaluations."""
     said = [strategy_of(each) for each in run.of("trainer")]
     return any(each is not None and each.value in ("steps", "epoch") for each in said)
 
@@ -179,7 +179,7 @@ RECOMPUTED: Final = (
     *("accelerate:fsdp_config", "llamafactory:disable_gradient_checkpointing"),
     *("glm4:training_args", "sat:checkpoint_activations", "llama-cookbook:enable_fsdp"),
 )
-"""What rules read that ask for recomputation, where a file turns it on or names its variant."""
+"""The `reads` of rules about recomputation: keys that turn it on or name its variant."""
 _REENTRANT = ("gradient_checkpointing_kwargs.use_reentrant", "use_reentrant_gc")
 
 
@@ -189,7 +189,7 @@ def recomputes(run: LintContext) -> bool:
 
 
 def reentrant(run: LintContext) -> bool | None:
-    """Whether by the reentrant variant: written, or the default of the release; None: unknown."""
+    """Whether by the reentrant variant: as written, or the release's default; None: unknown."""
     value = run.value("activation_checkpointing.reentrant")
     return value if isinstance(value, bool) else None
 
@@ -215,11 +215,11 @@ GROUPED: Final = ("grpo", "gdpo", "rloo")
 PREFERENCES: Final = (
     *("dpo:*", "grpo:*", "kto:*", "rloo:*", "reward:*", "llamafactory:stage", "axolotl:rl"),
 )
-"""What a rule reads that asks for preference methods: without one of these there is none."""
+"""The `reads` of rules about preference methods: without one of these there is none."""
 
 
 def grouped(*names: str) -> tuple[str, ...]:
-    """What a rule reads that asks for keys of GRPO's or RLOO's, wherever `trl` finds them."""
+    """The `reads` of rules about keys of GRPO or RLOO, as `trl` looks them up."""
     return (*keys("grpo|rloo", *names), *keys("axolotl", *(f"trl.{each}" for each in names)))
 
 
@@ -248,7 +248,7 @@ def method(document: Document) -> str:
 
 
 def preferences(run: LintContext) -> Iterator[tuple[Document, str]]:
-    """Each document that asks for a preference method, with the method."""
+    """Each document that requests a preference method, with the method."""
     for document in run.documents:
         if not document.is_view and (found := method(document)):
             yield document, found
@@ -268,18 +268,18 @@ def shared(document: Document, key: str) -> Place | None:
 
 
 def is_started_by_trl(run: LintContext, document: Document) -> bool:
-    """Whether flags are those of `trl sft` and its like, and not of a script of one's own."""
+    """Whether flags are those of `trl sft` and similar commands, not of a custom script."""
     launchers = (each for each in run.of("launch") if each.name == document.name)
     return any(each.value("launcher") == "trl" for each in launchers)
 
 
 def whole(value: Any) -> int | None:
-    """A whole number of 1 or more."""
+    """An integer of 1 or more."""
     return value if is_whole(value) and value >= 1 else None
 
 
 def real(value: Any) -> float | None:
-    """A number, and no boolean."""
+    """A number, and not a boolean."""
     return float(value) if is_number(value) else None
 
 
@@ -295,12 +295,12 @@ def configs(run: LintContext) -> Iterator[Document]:
 
 
 def schemas_ever(document: Document) -> tuple[str, ...]:
-    """The JSON Schemas of a document's file in the releases that are known; none for a view."""
+    """The JSON Schemas of a document's file in all known releases; empty for a view."""
     return _schemas(document, () if document.target is None else document.target.releases)
 
 
 def schemas_here(run: LintContext, document: Document) -> tuple[str, ...]:
-    """That of the release which is named, or those of all that are known."""
+    """That of the named release, or those of all known ones."""
     release = run.release("axolotl")
     return (
         _schemas(document, (str(release.version),)) if release.is_named else schemas_ever(document)

@@ -1,1 +1,1 @@
-"""The memory that a run of existing files takes."""
+"""The memory that a run of existing files needs."""

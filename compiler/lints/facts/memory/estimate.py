@@ -1,8 +1,8 @@
-"""A run as the memory account knows it, from the slots that its files decide.
+"""A run for the memory account, from the slots that its files decide.
 
-Where a file leaves open what takes memory, the cheaper reading is taken, so that what does not fit
-here fits nowhere: no states in fp32 that nobody asks for, all devices of the hardware in one run,
-LoRA adapters of no size where their targets are not told.
+If a file leaves open what needs memory, the cheaper reading is assumed, so that what does not fit
+here does not fit at all: no states in fp32 unless requested, all devices of the hardware in one
+run, LoRA adapters of size 0 if their targets are not given.
 """
 
 import re
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tunec.schemas.models.architecture import Architecture
 
 _FROZEN_PARTS = ("unfrozen_parameters", "use_galore", "use_badam", "use_apollo", "use_unsloth")
-"""Keys that leave most of the model, or of its optimizer's states, out."""
+"""Keys that exclude most of the model, or of its optimizer's states."""
 _SWITCHES = ("tune_mm_mlp_adapter", "freeze_backbone", "freeze_llm", "freeze_vlm")
 """Keys that do so where they are true: haotian-liu/LLaVA c121f04 llava/train/train.py,
 2U1/Qwen-VL-Series-Finetune 93fef86 src/params.py, OpenGVLab/InternVL."""
@@ -60,7 +60,7 @@ _OFF = ("false", "none", "0", "1", "")
 
 
 class Estimate(Struct, frozen=True):
-    """The account of a run, and the device that it has to fit."""
+    """The memory account of a run, and the device that it has to fit."""
 
     account: "Account"
     capacity: int
@@ -68,14 +68,14 @@ class Estimate(Struct, frozen=True):
     device: str
     """The device's title."""
     is_assumed: bool = False
-    """Whether nothing says how much of the model is trained, and all of it is taken to be."""
+    """Whether nothing says how much of the model is trained, so that all of it is assumed."""
     knows_length: bool = True
-    """Whether anything says how long a sample is, or its picture; otherwise only what stays is to
-    be compared."""
+    """Whether the length of a sample, or its image, is known; if not, only the permanent memory is
+    compared."""
 
     @property
     def still_bytes(self) -> int:
-        """Bytes that the phase needs which holds most before any sample is there."""
+        """Bytes of the highest phase without any sample."""
         return max(line.fixed_bytes for line in self.account.lines if not line.evaluates)
 
     @property
@@ -89,7 +89,7 @@ class Estimate(Struct, frozen=True):
 
     @property
     def beside_bytes(self) -> int:
-        """What a process takes of the device beside its tensors, by itself at the least."""
+        """The least bytes that a process needs on the device besides its tensors."""
         return sum(self._apart.values())
 
     @property
@@ -99,14 +99,14 @@ class Estimate(Struct, frozen=True):
 
     @property
     def still_terms(self) -> dict[str, int]:
-        """Its terms, largest first."""
+        """Its terms, the largest first."""
         lines = [line for line in self.account.lines if not line.evaluates]
         most = max(lines, key=lambda line: line.fixed_bytes)
         return dict(sorted(most.terms(0).items(), key=lambda term: -term[1]))
 
 
 def estimate(run: LintContext) -> Estimate | None:
-    """The account of a run; None where too little of it is known."""
+    """The memory account of a run; None if too little of it is known."""
     architecture = _architecture(run)
     device = _device(run)
     if architecture is None or device is None or _is_out_of_scope(run) or _is_split_unseen(run):
@@ -130,12 +130,12 @@ def estimate(run: LintContext) -> Estimate | None:
 
 
 _WHOLE: Final = re.compile(r"(^|/)(run_clm|fastchat/train/train(_mem|_xformers)?)\.py$")
-"""Scripts that know no adapter: huggingface/transformers 00d481d examples/pytorch/
+"""Scripts without support for adapters: huggingface/transformers 00d481d examples/pytorch/
 language-modeling/run_clm.py, lm-sys/FastChat 047b6e4 fastchat/train/train.py."""
 
 
 def _trains_all(run: LintContext) -> bool:
-    """Whether a script is started that trains the whole model whatever its flags say."""
+    """Whether a script is started that trains the whole model, whatever its flags."""
     scripts = (each.value("script") for each in run.of("launch"))
     words = (str(word) for script in scripts if isinstance(script, list) for word in script[:1])
     return any(_WHOLE.search(word) for word in words)
@@ -163,7 +163,7 @@ def _without_packed(architecture: "Architecture") -> "Architecture":
 
 
 def _is_denoiser(run: LintContext) -> bool:
-    """Whether SimpleTuner trains a denoiser, of which a sample is pictures and no text."""
+    """Whether SimpleTuner trains a denoiser, whose samples are images without text."""
     model = run.model
     return (
         model is not None and model.architecture.kind == "diffusion" and bool(run.of(*_DENOISERS))
@@ -171,7 +171,7 @@ def _is_denoiser(run: LintContext) -> bool:
 
 
 class _Device(NamedTuple):
-    """The largest device of the hardware, and how many devices there are in all."""
+    """The largest device of the hardware, and the total number of devices."""
 
     memory: int
     title: str
@@ -192,7 +192,7 @@ def _device(run: LintContext) -> _Device | None:
 
 
 def _length(run: LintContext, parts: Trained) -> Any:
-    """Tokens of the longest sample; None where no file has it."""
+    """Tokens of the longest sample; None if no file has them."""
     found = longest(run)
     return parts.said.length if found is None else found
 
@@ -224,14 +224,14 @@ _SPLITS: Final = ("deepspeed", "fsdp", "fsdp_config")
 
 
 def _is_split_unseen(run: LintContext) -> bool:
-    """Whether a file that shards is named and could not be read, or only running tells which."""
+    """Whether a file that shards is named and could not be read, or is only known at run time."""
     named = any(place.value for place in run.each("trainer", "deepspeed"))
     unseen = named and not run.of("deepspeed")
     return unseen or any(each.unknown.intersection(_SPLITS) for each in run.of("trainer"))
 
 
 def _is_elsewhere(run: LintContext) -> bool:
-    """Whether a denoiser is stored, stepped or split as no slot says."""
+    """Whether a denoiser is stored, updated or split in a way that no slot describes."""
     if run.value("quantization.format") is None or run.value("optimizer.name") is None:
         return True
     asked = ELSEWHERE.items()
@@ -309,14 +309,14 @@ _SWITCHED: Final = ("overlap_comm", "contiguous_gradients")
 
 
 def _portions(run: LintContext) -> dict[str, Any]:
-    """ZeRO's buckets as the file has them, or DeepSpeed where it is silent; not what is `auto`."""
+    """ZeRO's buckets from the file, or DeepSpeed's defaults, except for `auto`."""
     said = {name: run.value(f"zero.{name}") for name in (*_PORTIONS, *_SWITCHED)}
     sizes = {name: int(said[name]) for name in _PORTIONS if is_number(said[name])}
     return sizes | {name: said[name] for name in _SWITCHED if isinstance(said[name], bool)}
 
 
 def _moves(run: LintContext) -> bool:
-    """Whether activations wait in host RAM."""
+    """Whether activations are offloaded to host memory."""
     return run.value("activation_checkpointing.offload", False) is True
 
 
@@ -326,7 +326,7 @@ def _nodes(run: LintContext, world: int) -> int:
 
 
 OWN_STATES: Final = ("axolotl", "nemo-automodel", "unsloth", "verl")
-"""Trainers that hold states by rules of their own, wherever they run."""
+"""Trainers with their own rules for optimizer states."""
 
 
 def _workload(
@@ -367,7 +367,7 @@ def _workload(
 
 
 def _data(run: LintContext, architecture: "Architecture", length: int | None) -> "Data":
-    """A sample as long as it may be, and the picture that is in it."""
+    """A sample of the largest length, with its image."""
     from tunec.compiler.ir.slots import Data
 
     packs = run.value("data.packing", False)
@@ -379,7 +379,7 @@ def _data(run: LintContext, architecture: "Architecture", length: int | None) ->
 
 
 def _drawn(run: LintContext) -> tuple[int, int, int, int, int]:
-    """Of a denoiser's sample: number, width, height, and the tokens of those it is given."""
+    """For a denoiser's sample: number, width, height, and the tokens of its reference images."""
     wide, high = run.value("data.image_width"), run.value("data.image_height")
     model = run.model
     if not isinstance(wide, int) or not isinstance(high, int) or model is None:

@@ -42,15 +42,15 @@ class Trained(Struct, frozen=True):
     """Modules whose own weights are trained."""
     adapted: "tuple[Module, ...]"
     is_told: bool
-    """Whether any file says how much it is; otherwise it is all."""
+    """Whether any file says what is trained; if not, everything is."""
     said: Asked = NOTHING_SAID
-    """What a script's own flags say besides."""
+    """The other settings from a script's own flags."""
 
 
 def trained(run: LintContext, model: "Architecture") -> Trained | None:
-    """What a run trains of a model.
+    """The parts of a model that a run trains.
 
-    None where its language model is frozen, or one of a script's flags is only known when it runs.
+    None if its language model is frozen, or one of a script's flags is only known at run time.
     """
     if has_script(run):
         said = asked_of(run)
@@ -64,12 +64,12 @@ def trained(run: LintContext, model: "Architecture") -> Trained | None:
 
 
 def has_script(run: LintContext) -> bool:
-    """Whether a script is started of which it is known what its flags train."""
+    """Whether a script is started whose trained parts are known from its flags."""
     return script_of(run) is not None or text_script_of(run) is not None
 
 
 def asked_of(run: LintContext) -> Asked | None:
-    """What the flags of such a script train; None where that cannot be told, or there is none."""
+    """What the flags of such a script train; None if that is unknown, or there is none."""
     script, words = script_of(run), text_script_of(run)
     if script is not None:
         return asked(script)
@@ -100,11 +100,12 @@ def _by_slots(run: LintContext, model: "Architecture") -> Trained:
 _OF_TRL: Final = re.compile(
     r"(\A|/)(trl|(run_)?(sft|dpo|grpo|kto|orpo|reward|rloo|gkd|ppo)\w*\.py)\Z"
 )
-"""trl 0.9 to 1.16 cli.py and scripts/, whose `use_peft` is false unasked; alignment-handbook's."""
+"""trl 0.9 to 1.16 cli.py and scripts/, whose `use_peft` is false by default;
+alignment-handbook's."""
 
 
 def _is_told(run: LintContext) -> bool:
-    """Whether any file says what is trained; a script of one's own that has TRL's flags may not."""
+    """Whether any file says what is trained; a custom script with TRL's flags may not."""
     kind = run.slot("adapter.kind")
     if kind is None or kind.rank != Rank.CONSUMER:
         return kind is not None
@@ -116,7 +117,7 @@ def _is_told(run: LintContext) -> bool:
 
 
 def _adapts_all(run: LintContext) -> bool:
-    """Whether LLaMA-Factory puts LoRA into every linear layer, which it does unasked.
+    """Whether LLaMA-Factory adapts every linear layer with LoRA, its default.
 
     llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `lora_target`: "all".
     """
@@ -155,7 +156,7 @@ def _linear(model: "Architecture") -> "tuple[Module, ...]":
 
 
 def _by_llamafactory(run: LintContext, model: "Architecture", document: Document) -> Trained | None:
-    """Names match anywhere in a module's, and nothing in a part that is frozen.
+    """Names match any part of a module's name, and nothing in a frozen part.
 
     llamafactory 0.9.1 to 0.9.5 model/model_utils/visual.py `get_forbidden_modules`,
     `patch_target_modules`; misc.py `find_all_linear_modules`, which leaves out the projector.
@@ -183,7 +184,7 @@ def _by_llamafactory(run: LintContext, model: "Architecture", document: Document
 
 
 def _without_tower(found: Trained, block: Document) -> Trained:
-    """GLM-4's `freezeV` freezes what is below the tower, adapters too.
+    """GLM-4's `freezeV` freezes what is below the tower, including adapters.
 
     zai-org/GLM-4 3f79b54 finetune/finetune_vision.py `main`: model.transformer.vision.
     """
@@ -217,7 +218,7 @@ def compute_of(run: LintContext) -> Any:
 
 
 def optimizer_of(run: LintContext) -> str | None:
-    """Its name, by default plain AdamW; None: one whose states are not known here."""
+    """The optimizer's name, by default plain AdamW; None: its states are not known here."""
     name = run.value("optimizer.name")
     if name is None:
         said = run.said("trainer", "optim", "optimizer") or run.said("axolotl", "optimizer")
@@ -228,7 +229,7 @@ def optimizer_of(run: LintContext) -> str | None:
 
 
 def kernel_of(run: LintContext) -> Any:
-    """How it steps: as is written, or as a named release does unasked; else the leanest way.
+    """The optimizer's kernel: as written, or a named release's default; else the cheapest.
 
     deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: FusedAdam, where its
     own file names an optimizer.
@@ -246,7 +247,7 @@ optim/optimizer.py `_default_to_fused_or_foreach`."""
 
 
 def states_for(run: LintContext, workload: "Workload", engine: Any, stage: int) -> "States":
-    """DeepSpeed's, FSDP's and PEFT's follow; else fp32 only where something asks for it."""
+    """DeepSpeed, FSDP and PEFT decide; without them, fp32 only if requested."""
     from tunec.compiler.ir.slots import States
     from tunec.compiler.passes.fit.states import states_of
 
@@ -258,7 +259,7 @@ def states_for(run: LintContext, workload: "Workload", engine: Any, stage: int) 
 
 
 def _in_fp32(run: LintContext) -> bool:
-    """fp16 has to scale fp32 gradients; diffusers and LLaMA-Factory cast what they train."""
+    """fp16 scales fp32 gradients; diffusers and LLaMA-Factory cast trained weights."""
     if run.of("diffusers", "sd-scripts", "musubi-tuner") and not run.said(
         "sd-scripts", "full_bf16"
     ):
@@ -290,7 +291,7 @@ _ZERO: Final[Mapping[str, Any]] = {
 
 
 def with_flag_settings(run: LintContext) -> LintContext:
-    """The run with what the flags of such a program say of slots; itself where there are none."""
+    """The run with the slots that a program's flags set; unchanged if there are none."""
     found = [*run.of(_COOKBOOK), *run.of(_OF_SAT)]
     if not found:
         return run
@@ -299,10 +300,10 @@ def with_flag_settings(run: LintContext) -> LintContext:
 
 
 def recomputes_unasked(run: LintContext) -> bool:
-    """Whether llama-cookbook may: a release that is not given, over a base of 8 bits.
+    """Whether llama-cookbook may recompute by default: an unknown release over an 8-bit base.
 
-    llama-recipes 0.0.1 finetuning.py `main`: prepare_model_for_int8_training; not in
-    llama-cookbook 0.0.5.post1.
+    llama-recipes 0.0.1 finetuning.py `main`: prepare_model_for_int8_training; not in llama-cookbook
+    0.0.5.post1.
     """
     is_packed = any(place.value for place in run.each(_COOKBOOK, "quantization"))
     return is_packed and not run.release(_COOKBOOK).is_named

@@ -30,7 +30,7 @@ _WITHOUT_REFERENCE: Final = ("orpo", "simpo")
 
 
 def pairs_of(run: LintContext, adapter: str) -> "Preference | None":
-    """Two sequences for each sample; None where one is read at a time, or it is unknown.
+    """Two sequences for each sample; None if one is read at a time, or it is unknown.
 
     llamafactory 0.9.1 to 0.9.5 data/collator.py `PairwiseDataCollatorWithPadding`; trl 0.9 to 1.16
     trainer/dpo_trainer.py, reward_trainer.py; axolotl 0.8.1 to 0.19.0 utils/schemas/enums.py
@@ -50,7 +50,7 @@ def pairs_of(run: LintContext, adapter: str) -> "Preference | None":
 
 
 def _reference(run: LintContext, adapter: str) -> "Reference":
-    """A second model where the whole first one is trained, if that is sure; else none is counted.
+    """A second model if the whole first one is surely trained; else none is counted.
 
     llamafactory 0.9.1 to 0.9.5 train/dpo/workflow.py `run_dpo`: finetuning_args.use_ref_model;
     train/trainer_utils.py `create_ref_model`.
@@ -72,16 +72,16 @@ _MOST_SLICES: Final = ("max_slice_nums", "max_dynamic_patch")
 """OpenBMB/MiniCPM-V 0dbb566 finetune/finetune.py; OpenGVLab/InternVL 2410d1d internvl_chat/
 internvl/train/internvl_chat_finetune.py."""
 _SLICES: Final = "dynamic_image_size"
-"""Without which InternVL's script cuts no picture."""
+"""Without these flags InternVL's script does not split images."""
 _MANY: Final = 64
-"""Slices beyond which none are counted."""
+"""The number of slices above which they are not counted."""
 _SIDE: Final = ("force_image_size",)
 """Pixels of a side of a slice, where InternVL's script changes them."""
 _OF_PICTURES: Final = (
     *(*_MOST_PIXELS, *_LEAST_PIXELS, "image_folder", "media_dir", "image_dir"),
     *("freeze_vision_tower", "freeze_multi_modal_projector"),
 )
-"""Keys that nobody writes whose data have no pictures."""
+"""Keys without which the data have no images."""
 _ANY_SIZE: Final = 8192
 """Pixels of a side that every bound is below."""
 _APART: Final = ("chatglm",)
@@ -90,13 +90,13 @@ modeling_chatglm.py `ChatGLMModel.forward` puts its states into the place of tha
 
 
 class Pictures(NamedTuple):
-    """What the slots of `data` say of a sample, in their order."""
+    """The values of the slots of `data` for a sample, in their order."""
 
     images: int = 0
     width: int = 0
     height: int = 0
     image_tokens: int = 0
-    """Positions of the language model's sequence that pictures fill."""
+    """Positions of the language model's sequence that images fill."""
     vision_tokens: int = 0
     """Patches that the tower runs."""
 
@@ -105,7 +105,7 @@ NO_PICTURES: Final = Pictures()
 
 
 def seen(run: LintContext, architecture: "Architecture") -> Pictures:
-    """The picture of a sample; none where nothing says that there are any."""
+    """The image of a sample; none if nothing says that there are any."""
     rule = architecture.images
     if architecture.kind != "vision-language" or rule is None or not _has_pictures(run):
         return NO_PICTURES
@@ -126,7 +126,7 @@ def within(architecture: "Architecture", length: int | None, found: Pictures) ->
 
 
 def text_tokens(architecture: "Architecture", length: int | None, found: Pictures) -> int:
-    """Tokens of a sample that are no picture's; of unknown length, as few as there can be."""
+    """Text tokens of a sample; if the length is unknown, the fewest possible."""
     if length is None or architecture.family in _APART:
         return length or int(not found.image_tokens)
     return length - found.image_tokens
@@ -142,7 +142,7 @@ def _has_pictures(run: LintContext) -> bool:
 
 
 def _bounded(run: LintContext, rule: "ImageTokens") -> tuple["ImageTokens", int]:
-    """The family's rule within the files' bounds, and the side of the picture to ask it about."""
+    """The family's rule within the files' bounds, and the side of the image to apply it to."""
     if rule.rule in ("internvl", "minicpm-v"):
         slices = min(_number(run, _MOST_SLICES) or 1, _MANY)
         if rule.rule == "internvl" and not any(map(_is_on, run.each("trainer", _SLICES))):
@@ -162,7 +162,7 @@ def _is_on(at: Place) -> bool:
 
 
 def _number(run: LintContext, keys: tuple[str, ...]) -> int | None:
-    """The number that a file gives one of the keys; a plan's own pictures have their size."""
+    """The number that a file gives one of the keys; a plan's own images have their size."""
     of = ("trainer", "minicpm-v")
     places = (place for kind in of for key in keys for place in run.each(kind, key))
     found: Any = next((at.value for at in places if not at.document.is_compiled), None)
@@ -197,7 +197,7 @@ def kept_encoders(run: LintContext) -> "tuple[Architecture, ...]":
 
 
 def _is_asked(run: LintContext, keys: tuple[str, ...]) -> bool:
-    """Whether the config says so, or one of the data sets."""
+    """Whether the config, or one of the data sets, sets it."""
     said = [place.value for key in keys for place in run.each("simpletuner", key)]
     sets = [each.value(key) for _, found in lists(run) for each in found for key in keys]
     return any(str(value).lower() == "true" for value in (*said, *sets))

@@ -1,4 +1,4 @@
-"""Scripts that fine-tune models, and which parts each of them trains."""
+"""Scripts that fine-tune models, and the parts that each of them trains."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -29,23 +29,23 @@ class Asked(NamedTuple):
     """What a script is asked to train."""
 
     whole: frozenset[str]
-    """Parts whose weights are trained; `embedding`: the language model's alone."""
+    """Parts whose weights are trained; `embedding`: only the language model's."""
     rank: int = 0
-    """Of LoRA; 0: there is none."""
+    """The rank of LoRA; 0: there is none."""
     adapted: frozenset[str] = frozenset()
-    """Parts whose linear layers carry LoRA, the output projection left out."""
+    """Parts whose linear layers have LoRA, without the output projection."""
     names: str | None = None
-    """The layers of them as a regular expression over their names; None: all."""
+    """A regular expression for the names of these layers; None: all."""
     recomputes: bool = False
-    """Whether activations are recomputed by a flag that is the script's own."""
+    """Whether the script's own flag turns recomputation on."""
     packed: "QuantFormat | None" = None
-    """In what form the script stores what it does not train; None: as other files tell."""
+    """The format in which the script stores frozen weights; None: other files decide."""
     length: int | None = None
-    """Tokens of the longest sample, by flags that are the script's own."""
+    """Tokens of the longest sample, from the script's own flags."""
     micro: int | None = None
-    """Samples at once, where the script's own default is not the trainer's."""
+    """The micro batch, if the script's default differs from the trainer's."""
     optimizer: "OptimizerName | None" = None
-    """Which one the script takes unasked, where that is not the trainer's."""
+    """The optimizer, if the script's default differs from the trainer's."""
 
 
 NOTHING_SAID: Final = Asked(frozenset())
@@ -63,8 +63,7 @@ def script_of(run: LintContext) -> Document | None:
 def asked(document: Document) -> Asked | None:
     """What the flags of such a script train.
 
-    None where the language model is neither trained nor adapted, or a flag is only known when it
-    runs.
+    None if the language model is neither trained nor adapted, or a flag is only known at run time.
     """
     asker = _asker(document)
     found = None if asker is None or document.unknown & _FLAGS else asker(document)
@@ -92,7 +91,7 @@ def _rank(document: Document, key: str, unsaid: int) -> int:
 
 
 def _of_llava(document: Document) -> Asked | None:
-    """The tower is frozen where LLaVA-NeXT's flags do not open it."""
+    """The tower is frozen unless LLaVA-NeXT's flags train it."""
     named = document.get("mm_tunable_parts")
     opened = named.value if named is not None else None
     tower = _is_on(document, "unfreeze_mm_vision_tower")
@@ -109,7 +108,7 @@ def _of_llava(document: Document) -> Asked | None:
 
 
 def _of_qwen(document: Document) -> Asked | None:
-    """LoRA is put into the language model's attention, and then no part is trained."""
+    """With LoRA, the language model's attention is adapted, and nothing else is trained."""
     if _is_on(document, "lora_enable"):
         names = r".*\.(q_proj|k_proj|v_proj|o_proj)"
         return Asked(frozenset(), _rank(document, "lora_r", 64), _LLM, names)
@@ -123,7 +122,7 @@ def _of_qwen(document: Document) -> Asked | None:
 
 
 def _of_series(document: Document) -> Asked | None:
-    """What is not frozen beside LoRA is trained too."""
+    """With LoRA, all parts that are not frozen are trained too."""
     whole = _parts(
         text=not _is_on(document, "freeze_llm"),
         projector=not _is_on(document, "freeze_merger"),
@@ -158,7 +157,7 @@ _OF_MINICPM: Final = r"llm\..*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj)"
 
 
 def _of_minicpm(document: Document) -> Asked | None:
-    """With LoRA the resampler and the embedding are trained as well."""
+    """With LoRA, the resampler and the embedding are trained as well."""
     vision, llm = (_is_on(document, key, unsaid=True) for key in ("tune_vision", "tune_llm"))
     if not _is_on(document, "use_lora"):
         return Asked(_parts(text=llm, projector=True, vision=vision))
@@ -209,25 +208,25 @@ _NEEDED: Final = frozenset(
         *("lora_target_modules", "max_source_length", "max_target_length"),
     }
 )
-"""Flags of which each has to be known, where it is given."""
+"""Flags whose values must be known, if they are given."""
 _CHATGLM: Final = ("prompt_column", "response_column")
 """What every command of ptuning/main.py names (`tunec.compiler.lints.checks.chatglm`)."""
 _FORMS: "Final[Mapping[int, QuantFormat]]" = {4: _IN_FOUR_BITS, 8: "int8", 16: "none"}
 
 
 class TextScript(NamedTuple):
-    """The flags of such a script, and who tells what they train."""
+    """The flags of such a script, and the function that reads them."""
 
     flags: Document
     asker: Callable[[Document], Asked | None]
 
     def asked(self) -> Asked | None:
-        """What is trained; None where that cannot be known, or only by running it."""
+        """What is trained; None if that is unknown, or only known at run time."""
         return None if self.flags.unknown & _NEEDED else self.asker(self.flags)
 
 
 def text_script_of(run: LintContext) -> TextScript | None:
-    """The script of this kind that a run starts, if it does."""
+    """The script of this kind that a run starts, if any."""
     flags = next((each for each in run.of("hf") if _is_flags(each)), None)
     if flags is None:
         return None
@@ -259,7 +258,7 @@ def _program(run: LintContext) -> str:
 
 
 def _of_qlora(document: Document) -> Asked | None:
-    """In 4 bits, with LoRA of rank 64 in every linear layer, recomputed, by default."""
+    """By default 4 bits, LoRA of rank 64 in every linear layer, with recomputation."""
     bits = document.value("bits", 4)
     if not is_whole(bits) or bits not in _FORMS or is_true(document.value("full_finetune")):
         return None
@@ -277,7 +276,7 @@ def _of_qlora(document: Document) -> Asked | None:
 
 
 def _of_fastchat(document: Document) -> Asked:
-    """LoRA of rank 8 in queries and values, by default."""
+    """By default LoRA of rank 8 in queries and values."""
     named = document.value("lora_target_modules")
     names = named if isinstance(named, list) else [named] if named else ["q_proj", "v_proj"]
     packed: QuantFormat = _IN_FOUR_BITS if is_true(document.value("q_lora")) else "none"
@@ -291,7 +290,7 @@ def _of_fastchat(document: Document) -> Asked:
 
 
 def _of_chatglm(document: Document) -> Asked | None:
-    """The whole model; with a prefix, that alone."""
+    """The whole model; with a prefix, only the prefix."""
     if document.get("pre_seq_len"):
         return None
     sides = (
