@@ -147,7 +147,7 @@ def where(document: Document, condition: str) -> Place | None:
 
 
 def first_keys(kinds: str, asked: Iterable["str | Pair | Need"]) -> tuple[str, ...]:
-    """The keys that conditions, pairs or needs look at first: what a rule that asks them reads."""
+    """The keys that conditions, pairs or needs look at first, for the `reads` of a rule."""
     said = (each if isinstance(each, str) else each.condition for each in asked)
     return keys(kinds, *dict.fromkeys(key for each in said for key in parse(each)[0].keys))
 

@@ -217,10 +217,9 @@ def is_plugin(origin: str) -> bool:
 
 
 def plugged(call: Call, calls: Calls) -> Iterator[Found]:
-    """What `Accelerator` is given by a plugin, in the words of accelerate's own file.
+    """The settings that a plugin gives `Accelerator`, under the keys of accelerate's own file.
 
-    accelerate 1.0.1 to 1.15.0 utils/dataclasses.py: what is left out, variables of the launcher's
-    may say.
+    accelerate 1.0.1 to 1.15.0 utils/dataclasses.py: variables of the launcher may set the others.
     """
     for keyword in ("fsdp_plugin", "deepspeed_plugin"):
         plugin = _given(call, keyword, calls)

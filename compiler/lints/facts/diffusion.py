@@ -244,7 +244,7 @@ def is_lora(document: Document) -> bool:
 
 
 def deepspeed_of(run: LintContext, document: Document) -> Place | None:
-    """What puts SimpleTuner's run on DeepSpeed: its own flag, or else accelerate's file."""
+    """The setting that selects DeepSpeed: SimpleTuner's own flag, or else accelerate's file."""
     own = said(document, "deepspeed_config")
     if own is not None:
         return None if own.value in _OFF else own

@@ -364,7 +364,7 @@ SINCE: Final[Mapping[str, str]] = {
 
 
 def former(kind: str, key: str) -> tuple[str, str | None] | None:
-    """Since which releases of TRL a key is refused, and its name today; None: it is no such key."""
+    """Since which releases of TRL a key is refused, and its name today; None if it is not."""
     if kind == "ppo" and key in PPO:
         return SINCE[key], PPO[key]
     if kind in TRL and key in HANDBOOK:

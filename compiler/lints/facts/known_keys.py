@@ -258,7 +258,7 @@ def may_be_dropped(run: LintContext, document: Document) -> bool:
 
 @cached()
 def script_keys() -> frozenset[str]:
-    """The keys of TRL's scripts that are of no trainer: of ScriptArguments and ModelConfig."""
+    """The keys of TRL's scripts outside the trainers' classes: ScriptArguments, ModelConfig."""
     files = schema("trl/index.json")["sft"].items()
     return frozenset[str]().union(
         *(

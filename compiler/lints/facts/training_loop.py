@@ -66,7 +66,7 @@ def engine_of(run: LintContext) -> str | None:
 
 
 class Asked(Struct, frozen=True):
-    """A number of the schedule, and the key that says it."""
+    """A number of the schedule, and the key that gives it."""
 
     value: int
     place: Place

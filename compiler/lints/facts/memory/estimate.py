@@ -142,7 +142,7 @@ def _trains_all(run: LintContext) -> bool:
 
 
 def _architecture(run: LintContext) -> "Architecture | None":
-    """The model's, if it is a language model, with eyes or without, or a denoiser."""
+    """The architecture of a language model, with or without vision, or of a denoiser."""
     model = run.model
     if model is None or not (model.architecture.kind in _WRITERS or _is_denoiser(run)):
         return None
@@ -213,7 +213,7 @@ def _is_out_of_scope(run: LintContext) -> bool:
 
 
 def _is_left_open(run: LintContext) -> bool:
-    """Whether a base is quantised, which nobody trains as it is, and no adapter is named."""
+    """Whether a base is quantised, which needs an adapter for training, and none is named."""
     kind = run.slot("adapter.kind")
     is_unasked = kind is not None and kind.value == "none" and kind.rank == Rank.CONSUMER
     is_packed = run.value("quantization.format", "none") != "none"

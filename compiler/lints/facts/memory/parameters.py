@@ -142,7 +142,7 @@ def _by_script(run: LintContext, model: "Architecture", said: Asked) -> Trained:
 
 
 def _matches(pattern: str, module: "Module") -> bool:
-    """Whether a regular expression is of a module's whole name; what is none matches nothing."""
+    """Whether a regular expression matches a module's whole name; invalid ones match nothing."""
     try:
         return re.fullmatch(pattern, next(module.names())) is not None
     except (re.error, RecursionError, OverflowError):

@@ -119,7 +119,7 @@ def seen(run: LintContext, architecture: "Architecture") -> Pictures:
 
 
 def within(architecture: "Architecture", length: int | None, found: Pictures) -> Pictures:
-    """A picture that a sequence of so many tokens holds at most; None: no file says how many."""
+    """The largest image that a sequence of this length holds; None: no file gives the length."""
     if length is None or architecture.family in _APART:
         return found
     return found._replace(image_tokens=min(found.image_tokens, length))

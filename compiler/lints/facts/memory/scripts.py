@@ -26,7 +26,7 @@ _FLAGS: Final = frozenset(
 
 
 class Asked(NamedTuple):
-    """What a script is asked to train."""
+    """The training task of a script."""
 
     whole: frozenset[str]
     """Parts whose weights are trained; `embedding`: only the language model's."""
