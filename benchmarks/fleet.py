@@ -48,7 +48,7 @@ def clusters() -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class RunCost:
     """The time and memory of a run."""
 
     seconds: float
@@ -64,7 +64,7 @@ _EVERY: Final = 10_000
 """The number of pairs after which a line reports the build's progress."""
 
 
-def run(folder: Path, jobs: int) -> Taken:
+def run(folder: Path, jobs: int) -> RunCost:
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "tunec", "fleet", "fleet.yaml", "-o", "build", "-j", str(jobs)]
     with (folder / "log").open("wb") as log:
@@ -74,7 +74,7 @@ def run(folder: Path, jobs: int) -> Taken:
         _follow(process, folder / "build")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Taken(time.perf_counter() - start, processor, after.ru_maxrss * 1024)
+    return RunCost(time.perf_counter() - start, processor, after.ru_maxrss * 1024)
 
 
 def _follow(process: "subprocess.Popen[bytes]", tree: Path) -> None:

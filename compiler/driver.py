@@ -54,12 +54,12 @@ from tunec.compiler.requirements import (
 )
 from tunec.compiler.resolve import Unresolved, resolve
 from tunec.compiler.target import Artifact
-from tunec.compiler.watch.probe_files import Carried, carried
-from tunec.schemas.caches import Kept
+from tunec.compiler.watch.probe_files import ProbeFiles, carried
+from tunec.schemas.caches import BoundedCache
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
-    from tunec.compiler.repair import Tried
+    from tunec.compiler.repair import Repair
 
 Hook = Callable[[Pass, Ledger], None]
 """Called after each pass, with everything that has been decided by then."""
@@ -213,7 +213,7 @@ def _unanswerable(loaded: Loaded, asked: Sequence[Asked], facts: Facts) -> Itera
     yield from contradicted(loaded, asked)
 
 
-_UNKNOWN: Final = Kept[tuple[Diagnostic, ...]]("compiler.driver.unknown", 64, lasting=True)
+_UNKNOWN: Final = BoundedCache[tuple[Diagnostic, ...]]("compiler.driver.unknown", 64, lasting=True)
 
 
 def _unknown(asked: Sequence[Asked], versions: Mapping[str, str]) -> tuple[Diagnostic, ...]:
@@ -222,19 +222,19 @@ def _unknown(asked: Sequence[Asked], versions: Mapping[str, str]) -> tuple[Diagn
     return (*torn(asked), *outside)
 
 
-def _attempt(loaded: Loaded, asked: Sequence[Asked], settings: Sequence[str]) -> "Tried":
+def _attempt(loaded: Loaded, asked: Sequence[Asked], settings: Sequence[str]) -> "Repair":
     """The outcome of a spec with more settings, compiled for the requested targets."""
-    from tunec.compiler.repair import Tried
+    from tunec.compiler.repair import Repair
 
     changed = with_settings(loaded, settings)
     if changed.spec is None:
-        return Tried()
+        return Repair()
     told = {n: v for n, v in changed.software.items() if loaded.software.get(n) != v}
     again = [(t, t.release(told[t.package]) if t.package in told else v) for t, v in asked]
     result = compile_spec(changed, again, repairing=False)
     time = result.planned.time
     errors = (each.message for each in result.diagnostics if each.severity == "error")
-    return Tried() if time is None else Tried(1 / time.samples_per_second, next(errors, None))
+    return Repair() if time is None else Repair(1 / time.samples_per_second, next(errors, None))
 
 
 Objecting = Callable[[Asked, Sequence[Artifact], Facts, Plan], tuple[Diagnostic, ...]]
@@ -281,7 +281,7 @@ def written(
     loaded, spec, decided = planned.loaded, planned.facts.spec, planned.plan
     if outset is not None:
         asked = completed(asked, decided, spec, outset.starter)
-    probe = carried(asked) if spec.watch and outset is not None else Carried()
+    probe = carried(asked) if spec.watch and outset is not None else ProbeFiles()
     plans = probe.put_into(as_seen(asked, decided, loaded, outset))
     header = header_of(loaded, decided)
     plans = with_commands(asked, plans, spec, emitting, planned.facts.versions)
@@ -295,7 +295,7 @@ def written(
         found += locate(unread_columns(loaded, decided, each[0]), loaded)
         found += locate(unseen_pictures(loaded, decided, each[0]), loaded)
         if not has_errors(more):
-            found += objected(seen, each, artifacts[name], objecting)
+            found += lint_findings(seen, each, artifacts[name], objecting)
     if has_errors(found):
         return Compiled(planned, {}, tuple(found))
     if outset is None:
@@ -309,7 +309,7 @@ def written(
     return Compiled(planned, files, tuple(found), made.run, made.packages, beside, plans)
 
 
-def objected(
+def lint_findings(
     planned: Planned, asked: Asked, files: Sequence[Artifact], objecting: Objecting = objections
 ) -> tuple[Diagnostic, ...]:
     """Findings of lint rules in a plan's files for a target; `allow` never silences errors."""

@@ -14,7 +14,7 @@ from tunec.compiler.diagnostics.wording import joined, otherwise
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.values import show
 from tunec.compiler.json_check import UnknownKeyword, is_valid
-from tunec.compiler.passthrough import Placed, inside_a_value, place
+from tunec.compiler.passthrough import PlacedKey, inside_a_value, place
 from tunec.compiler.read import settle
 from tunec.compiler.rendering import artifact
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target, refused
@@ -95,11 +95,11 @@ def _passed_through(
     return whole, (*faults, *map(inside_a_value, blocked.values()))
 
 
-def _placed_in(draft: "Draft", placed: Iterable[Placed]) -> list[Placed]:
+def _placed_in(draft: "Draft", placed: Iterable[PlacedKey]) -> list[PlacedKey]:
     return [each for each in placed if each.file == draft.file.name]
 
 
-def _without_room(draft: "Draft", mine: Iterable[Placed]) -> Iterator[Placed]:
+def _without_room(draft: "Draft", mine: Iterable[PlacedKey]) -> Iterator[PlacedKey]:
     """The keys that would go below a value that is not a mapping."""
     values = _document([draft.artifact.values])
     for each in mine:
@@ -118,7 +118,7 @@ def _has_room(document: Json, key: str) -> bool:
 
 
 def _with_extra(
-    draft: "Draft", mine: Sequence[Placed], dialect: Dialect, header: Sequence[str]
+    draft: "Draft", mine: Sequence[PlacedKey], dialect: Dialect, header: Sequence[str]
 ) -> "Draft":
     if not mine:
         return draft
@@ -159,7 +159,7 @@ def draft_of(file: File, plan: Plan, dialect: Dialect, header: Sequence[str]) ->
     return drafted(file, tuple(said), dialect, header)
 
 
-class Said(Struct, frozen=True):
+class RowOutput(Struct, frozen=True):
     """What one row writes for a plan: keys, slots, and slots that do not read back unchanged."""
 
     keys: Mapping[str, Json]
@@ -167,7 +167,7 @@ class Said(Struct, frozen=True):
     lost: tuple[str, ...]
 
 
-_NOT_SAID: Final = Said({}, (), ())
+_NOT_SAID: Final = RowOutput({}, (), ())
 """The result of a row that does not matter in a plan."""
 
 
@@ -176,15 +176,17 @@ def rows_of(file: File, dialect: Dialect) -> Iterator[Entry]:
     return (each for each in file.entries if each.holds_in(dialect))
 
 
-def said_by(entry: Entry, plan: Plan, dialect: Dialect) -> Said:
+def said_by(entry: Entry, plan: Plan, dialect: Dialect) -> RowOutput:
     """What a row writes for a plan."""
     if not entry.when(plan):
         return _NOT_SAID
     written = entry.write(plan)
-    return Said(written, entry.slots, tuple(lost_slots(entry, written, plan, dialect)))
+    return RowOutput(written, entry.slots, tuple(lost_slots(entry, written, plan, dialect)))
 
 
-def drafted(file: File, rows: Sequence[Said], dialect: Dialect, header: Sequence[str]) -> Draft:
+def drafted(
+    file: File, rows: Sequence[RowOutput], dialect: Dialect, header: Sequence[str]
+) -> Draft:
     """A file made of what its rows write."""
     said = frozenset(slot for each in rows for slot in each.slots)
     lost = frozenset(slot for each in rows for slot in each.lost)

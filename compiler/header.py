@@ -6,7 +6,7 @@ from typing import Final
 
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.ir.recollection import Grouped
+from tunec.compiler.ir.recollection import PlanRenderer
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.version import __version__
 
@@ -24,7 +24,7 @@ def _decided(values: Mapping[str, object]) -> str:
     return ", ".join(f"({path!r}, {repr(value)!r})" for path, value in sorted(values.items()))
 
 
-_DECIDED: Final = Grouped("compiler.header.decided", _decided)
+_DECIDED: Final = PlanRenderer("compiler.header.decided", _decided)
 _SORTED: Final = tuple(dict.fromkeys(SLOTS[path].group for path in sorted(SLOTS)))
 """The groups, ordered by their slots' paths, which begin with the group's name."""
 

@@ -15,7 +15,7 @@ SchemaOf = Callable[[str], Json]
 """Loads the JSON Schema at a path below `schemas/json/`."""
 
 
-class Placed(Struct, frozen=True):
+class PlacedKey(Struct, frozen=True):
     """A key and the file that it goes into; `path` is its path in that file."""
 
     extra: Extra
@@ -32,7 +32,7 @@ def belongs(file: File, target: Target, owner: str) -> bool:
 
 def place(
     target: Target, files: Iterable[File], plan: Plan, dialect: Dialect, schema_of: SchemaOf
-) -> tuple[tuple[Placed, ...], tuple[Diagnostic, ...]]:
+) -> tuple[tuple[PlacedKey, ...], tuple[Diagnostic, ...]]:
     """The file of each key that is meant for one of a target's files, and all faults."""
     every = tuple(files)
     mine = (
@@ -40,7 +40,7 @@ def place(
         for extra in extras(plan)
     )
     answers = [placed_alone(extra, owned, dialect, schema_of) for extra, owned in mine if owned]
-    placed = tuple(each for each in answers if isinstance(each, Placed))
+    placed = tuple(each for each in answers if isinstance(each, PlacedKey))
     return placed, tuple(each for each in answers if isinstance(each, Diagnostic))
 
 
@@ -63,7 +63,7 @@ def unread(asked: Iterable[Target], plan: Plan) -> Iterator[Diagnostic]:
 
 def placed_alone(
     extra: Extra, files: tuple[File, ...], dialect: Dialect, schema_of: SchemaOf
-) -> Placed | Diagnostic:
+) -> PlacedKey | Diagnostic:
     """The file of its owner that a key goes into, or the fault if there is none."""
     if not _is_finite(extra.value):
         return _fault(extra, "it holds a number that JSON cannot", "write a finite number")
@@ -80,7 +80,7 @@ def placed_alone(
     strange = {name: _stranger(each, paths[name]) for name, each in known.items()}
     fitting = [name for name, found in strange.items() if found is None]
     if len(fitting) == 1:
-        return Placed(extra, fitting[0], paths[fitting[0]])
+        return PlacedKey(extra, fitting[0], paths[fitting[0]])
     if fitting:
         how = f"name the file: `extra: {{{extra.owner}: {{{fitting[0]}: ...}}}}`"
         return _fault(extra, f"{joined(fitting, 'and')} both have this key", how)
@@ -138,7 +138,7 @@ def _decided(extra: Extra, file: File, entry: Entry) -> Diagnostic:
     return _fault(extra, f"{text} by {joined(entry.slots, 'and')}", f"set it with {pins}")
 
 
-def inside_a_value(placed: Placed) -> Diagnostic:
+def inside_a_value(placed: PlacedKey) -> Diagnostic:
     """The fault of a key below one whose value is no mapping."""
     return _fault(
         placed.extra,

@@ -40,7 +40,7 @@ def _argument(setting: str) -> str:
     return f"--hardware {value}" if path == "hardware" else f"--set {quote(setting)}"
 
 
-class Tried(Struct, frozen=True):
+class Repair(Struct, frozen=True):
     """The outcome of the spec with more settings, compiled for the requested targets."""
 
     seconds: float | None = None
@@ -49,7 +49,7 @@ class Tried(Struct, frozen=True):
     """Why it does not compile although it fits."""
 
 
-Attempt = Callable[[Sequence[str]], Tried]
+Attempt = Callable[[Sequence[str]], Repair]
 Kind = Sequence[Way]
 """Ways of one kind, the least change first."""
 

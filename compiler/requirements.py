@@ -18,7 +18,7 @@ from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.values import show
 from tunec.compiler.target import Target
-from tunec.schemas.caches import Kept
+from tunec.schemas.caches import BoundedCache
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path, dotted
 from tunec.schemas.spec import Spec
@@ -112,7 +112,9 @@ def releases(asked: Sequence[Asked], versions: Mapping[str, str]) -> Mapping[str
     return _RELEASES.of((asked, versions), (), partial(_releases, asked, versions))
 
 
-_RELEASES: Final = Kept[Mapping[str, str]]("compiler.requirements.releases", 64, lasting=True)
+_RELEASES: Final = BoundedCache[Mapping[str, str]](
+    "compiler.requirements.releases", 64, lasting=True
+)
 
 
 def _releases(asked: Sequence[Asked], versions: Mapping[str, str]) -> dict[str, str]:

@@ -35,7 +35,7 @@ from tunec.compiler.frontend.names import (
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.project import Project
 from tunec.compiler.ir.ledger import Definition, Origin, Rank
-from tunec.schemas.caches import Kept, cached
+from tunec.schemas.caches import BoundedCache, cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, device
 from tunec.schemas.hardware.profile import Cluster, Device
@@ -302,7 +302,7 @@ def _hardware(cluster: Cluster, choice: DeviceChoice) -> tuple[Mapping[str, Devi
     return _HARDWARE.of((cluster,), (choice.use, choice.count), found)
 
 
-_HARDWARE: Final = Kept[tuple[Mapping[str, Device], Selection]](
+_HARDWARE: Final = BoundedCache[tuple[Mapping[str, Device], Selection]](
     "compiler.resolve.hardware", 4096, lasting=True
 )
 

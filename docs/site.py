@@ -20,7 +20,7 @@ from typing import Any, Final
 import yaml
 from docs.built_links import faults
 from docs.readme import ROOT
-from docs.try_out import Unfetched, fetch
+from docs.try_out import FileNotFetched, fetch
 from docs.try_out import build as build_try_out
 
 SETTINGS: Final = "mkdocs.yml"
@@ -173,7 +173,7 @@ def try_out(folder: Path) -> Sequence[Path]:
     try:
         fetch()
         build_try_out(folder)
-    except Unfetched as reason:
+    except FileNotFetched as reason:
         sys.stderr.write(f"the try-out page is left out: {reason}\n")
         return (folder,)
     return ()

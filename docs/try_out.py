@@ -56,7 +56,7 @@ _FACE: Final = ("__init__.py", "__main__.py")
 _COUNTS: Final = (1, 2, 4, 8)
 
 
-class Unfetched(Exception):
+class FileNotFetched(Exception):
     """A file that the page needs is not on this machine; the message gives the reason."""
 
 
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         fetch()
-    except Unfetched as reason:
+    except FileNotFetched as reason:
         sys.stderr.write(f"the try-out page is left out: {reason}\n")
         return 0 if options.fetch else 1
     if not options.fetch:
@@ -93,7 +93,7 @@ def fetch() -> None:
         return
     npm = shutil.which("npm")
     if npm is None:
-        raise Unfetched("npm, which has Pyodide, is not installed")
+        raise FileNotFetched("npm, which has Pyodide, is not installed")
     cache().parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=cache().parent) as temporary:
         folder = Path(temporary) / "all"
@@ -109,7 +109,7 @@ def _runtime(npm: str, folder: Path) -> None:
     archive = folder / f"pyodide-{PYODIDE}.tgz"
     found = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
     if found != INTEGRITY:
-        raise Unfetched(f"{archive.name} is not the one that was tested: {found}")
+        raise FileNotFetched(f"{archive.name} is not the one that was tested: {found}")
     with tarfile.open(archive) as packed:
         for name in _RUNTIME:
             packed.extract(f"package/{name}", folder, filter="data")
@@ -126,7 +126,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  our own words
     if done.returncode:
         last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
-        raise Unfetched(f"{Path(command[0]).name}: {' '.join(last) or done.returncode}")
+        raise FileNotFetched(f"{Path(command[0]).name}: {' '.join(last) or done.returncode}")
 
 
 # ── building ─────────────────────────────────────────────────────────────────────────────────────
@@ -135,7 +135,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
 def build(folder: Path) -> None:
     """Write the page into a folder, with all files that it loads. Raises Unfetched."""
     if not cache().is_dir():
-        raise Unfetched("`python -m docs.try_out --fetch` has not been run")
+        raise FileNotFetched("`python -m docs.try_out --fetch` has not been run")
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "pyodide").mkdir(parents=True)
     for name in _RUNTIME:

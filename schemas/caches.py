@@ -105,7 +105,7 @@ _BY_CONTENT: Final[dict[type, Callable[[Any], Any]]] = {
 """Facts that are created anew for each plan, and are compared by content."""
 
 
-class Kept(Generic[_Result]):
+class BoundedCache(Generic[_Result]):
     """Results by the facts that they follow from; emptied when full.
 
     Devices, models and parts of a spec are read once and shared by the plans of many clusters. They

@@ -82,7 +82,7 @@ Documents = dict[str, Any]
 """The content of each file, by its path under FOLDER."""
 
 
-class Told(Struct, frozen=True):
+class ConsumerAnswers(Struct, frozen=True):
     """The answers of one consumer release about itself."""
 
     known: ConsumerSet
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def tell_all(
     known: Sequence[ConsumerSet] = _KNOWN,
     extra: Mapping[str, Question] | None = None,
-) -> list[Told]:
+) -> list[ConsumerAnswers]:
     """Query each release, as many at a time as there are processors; `extra` questions have names.
 
     Raises EnvironmentUnavailable.
@@ -120,11 +120,11 @@ def tell_all(
         return list(pool.map(lambda each: tell(each, extra or {}), known))
 
 
-def tell(known: ConsumerSet, extra: Mapping[str, Question]) -> Told:
+def tell(known: ConsumerSet, extra: Mapping[str, Question]) -> ConsumerAnswers:
     """Query one release; all questions run in one process."""
     questions = dict(_questions(known.consumer)) | dict(extra)
     answers = ask(prepare(known.requirements), SCRIPTS[known.consumer], list(questions.values()))
-    return Told(known, dict(zip(questions, answers, strict=True)))
+    return ConsumerAnswers(known, dict(zip(questions, answers, strict=True)))
 
 
 def _questions(consumer: str) -> Iterator[tuple[str, Question]]:
@@ -153,7 +153,7 @@ def _questions(consumer: str) -> Iterator[tuple[str, Question]]:
         yield f"defaults {name}", {"verb": "defaults", "class": name}
 
 
-def documents(told: Sequence[Told]) -> Documents:
+def documents(told: Sequence[ConsumerAnswers]) -> Documents:
     """Every generated file, from the answers of all known releases."""
     found = accelerate_documents(told) | deepspeed_documents(told)
     found |= huggingface_documents(told) | trl_documents(told)
@@ -161,7 +161,7 @@ def documents(told: Sequence[Told]) -> Documents:
     return found | unsloth_documents(told) | flag_documents(told)
 
 
-def accelerate_documents(told: Sequence[Told]) -> Documents:
+def accelerate_documents(told: Sequence[ConsumerAnswers]) -> Documents:
     """The schema of each known release, and one table of the values of a section without keys."""
     found: Documents = {"accelerate/defaults.json": {}}
     for each in told:
@@ -171,7 +171,7 @@ def accelerate_documents(told: Sequence[Told]) -> Documents:
     return found
 
 
-def deepspeed_documents(told: Sequence[Told]) -> Documents:
+def deepspeed_documents(told: Sequence[ConsumerAnswers]) -> Documents:
     """The schema of each minor release, and one table of the defaults of absent keys."""
     found: Documents = {"deepspeed/defaults.json": {}}
     for each in told:
@@ -182,7 +182,7 @@ def deepspeed_documents(told: Sequence[Told]) -> Documents:
     return found
 
 
-def huggingface_documents(told: Sequence[Told]) -> Documents:
+def huggingface_documents(told: Sequence[ConsumerAnswers]) -> Documents:
     """The classes' schemas with their index, their defaults, and the keys that may be "auto"."""
     found: Documents = {"huggingface/automatic.json": {}}
     for each in told:
@@ -193,7 +193,7 @@ def huggingface_documents(told: Sequence[Told]) -> Documents:
     return found
 
 
-def _add_class(found: Documents, told: Told, name: str, stem: str) -> None:
+def _add_class(found: Documents, told: ConsumerAnswers, name: str, stem: str) -> None:
     """Add a class's schema under its package's version; two consumer sets may share one schema."""
     schema = told.answers[f"schema {name}"]
     if schema is None:
@@ -211,7 +211,7 @@ def _add_class(found: Documents, told: Told, name: str, stem: str) -> None:
         table[version] = told.answers[f"defaults {name}"]
 
 
-def trl_documents(told: Sequence[Told]) -> Documents:
+def trl_documents(told: Sequence[ConsumerAnswers]) -> Documents:
     """The schema of each script's file, with an index from releases to schemas."""
     found: Documents = {"trl/index.json": {method: {} for method in _METHODS}}
     for each in told:
@@ -224,7 +224,7 @@ def trl_documents(told: Sequence[Told]) -> Documents:
     return found
 
 
-def schema_documents(told: Sequence[Told]) -> Documents:
+def schema_documents(told: Sequence[ConsumerAnswers]) -> Documents:
     """The schema of each known release of the consumers that have a single schema."""
     return {
         f"{each.known.consumer}/{each.known.version}.json": each.answers["schema"]
@@ -233,7 +233,7 @@ def schema_documents(told: Sequence[Told]) -> Documents:
     }
 
 
-def rewarded_documents(told: Sequence[Told]) -> Documents:
+def rewarded_documents(told: Sequence[ConsumerAnswers]) -> Documents:
     """The schema of verl's file for `main_ppo` in each release."""
     return {
         f"verl/{_REWARDED}/{each.known.version}.json": each.answers[_REWARDED]
@@ -242,7 +242,7 @@ def rewarded_documents(told: Sequence[Told]) -> Documents:
     }
 
 
-def flag_documents(told: Sequence[Told]) -> Documents:
+def flag_documents(told: Sequence[ConsumerAnswers]) -> Documents:
     """The schema of the flags of each OpenRLHF program in each release."""
     return {
         f"openrlhf/{program}/{each.known.version}.json": each.answers[program]
@@ -252,7 +252,7 @@ def flag_documents(told: Sequence[Told]) -> Documents:
     }
 
 
-def model_documents(told: Sequence[Told]) -> Documents:
+def model_documents(told: Sequence[ConsumerAnswers]) -> Documents:
     """The model names that ms-swift loads, each with the release that introduced it."""
     found: dict[str, dict[str, str]] = {}
     for each in told:
@@ -265,7 +265,7 @@ def model_documents(told: Sequence[Told]) -> Documents:
     return {f"{_NAMING}/models.json": found} if found else {}
 
 
-def unsloth_documents(told: Sequence[Told]) -> Documents:
+def unsloth_documents(told: Sequence[ConsumerAnswers]) -> Documents:
     """The repository that each release loads for a name: the first in full, then differences."""
     found: dict[str, Any] = {}
     before: Mapping[str, Any] = {}

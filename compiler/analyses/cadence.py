@@ -26,7 +26,7 @@ def saving_steps(seconds: float | None, steps: int | None, *, keeps_all: bool) -
     if steps is None:
         return hour
     parts = math.ceil(steps / hour)
-    return parted(steps, min(parts, _MOST_KEPT) if keeps_all else parts)
+    return steps_between(steps, min(parts, _MOST_KEPT) if keeps_all else parts)
 
 
 def evaluation_steps(epochs: float | None, steps: int) -> int:
@@ -35,10 +35,10 @@ def evaluation_steps(epochs: float | None, steps: int) -> int:
     times = math.ceil(epochs) if epochs else fewest
     while times < fewest:
         times *= 2
-    return parted(steps, min(times, most))
+    return steps_between(steps, min(times, most))
 
 
-def parted(steps: int, times: int) -> int:
+def steps_between(steps: int, times: int) -> int:
     """Steps between `times` evenly spread events of a run, the last of them at its end."""
     return math.ceil(steps / max(times, 1))
 

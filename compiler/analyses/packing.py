@@ -92,7 +92,7 @@ def cut_tokens(lengths: Lengths, sequence: int) -> tuple[int, int]:
     return sum(count for _, count in longer), sum(over * count for over, count in longer)
 
 
-def unlearned(lengths: Lengths, sequence: int) -> int:
+def samples_without_answer(lengths: Lengths, sequence: int) -> int:
     """The number of samples whose answer is cut off completely; 0 if that is unknown."""
     return sum(count for before, count in lengths.answers if before >= sequence)
 

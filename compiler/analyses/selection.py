@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tunec.schemas.caches import Kept
+from tunec.schemas.caches import BoundedCache
 from tunec.schemas.hardware.profile import Accelerators, Cluster, Device, Node
 from tunec.schemas.spec import DeviceChoice
 
@@ -56,7 +56,7 @@ def _selection(nodes: int, places: tuple[Place, ...], node: Node, *, whole: bool
     return Selection(nodes, places, node, whole, devices, weakest, memory)
 
 
-_DEVICES: Final = Kept[tuple[Device, ...]](
+_DEVICES: Final = BoundedCache[tuple[Device, ...]](
     "compiler.analyses.selection.devices", 1024, lasting=True
 )
 """One tuple object for equal devices, so that results that depend only on them are computed

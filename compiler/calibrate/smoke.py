@@ -14,7 +14,7 @@ Line = Mapping[str, Any]
 _RECORDS: Final = "run.jsonl"
 
 
-class Shown(Struct, frozen=True):
+class ConditionResult(Struct, frozen=True):
     """The result of one condition."""
 
     name: str
@@ -23,7 +23,7 @@ class Shown(Struct, frozen=True):
     detail: str = ""
 
 
-def is_silent(each: Shown) -> bool:
+def is_silent(each: ConditionResult) -> bool:
     """Whether memory was not observed because the devices are CPUs, without torch's allocator."""
     return each.name == "memory" and each.verdict == "not seen"
 
@@ -43,7 +43,9 @@ def lines_in(folder: Path) -> list[Line]:
     return [each for each in found if isinstance(each, dict)]
 
 
-def judged(must_show: Mapping[str, str], allowed: int, lines: Sequence[Line]) -> Iterator[Shown]:
+def judged(
+    must_show: Mapping[str, str], allowed: int, lines: Sequence[Line]
+) -> Iterator[ConditionResult]:
     """The result of each condition; `allowed` is the limit of tensors in bytes."""
     first, again = _phase(lines, "first"), _phase(lines, "resumed")
     found = {
@@ -55,7 +57,7 @@ def judged(must_show: Mapping[str, str], allowed: int, lines: Sequence[Line]) ->
     }
     for name, text in must_show.items():
         verdict, detail = found.get(name, ("not seen", ""))
-        yield Shown(name, text, verdict, detail)
+        yield ConditionResult(name, text, verdict, detail)
 
 
 _Told = tuple[Verdict, str]

@@ -5,13 +5,13 @@ from math import expm1
 
 from tunec.compiler.analyses.time.pace import by_resource, resource_of
 from tunec.compiler.calibrate.attribution import is_alone, part_of
-from tunec.compiler.calibrate.smoke import Shown
+from tunec.compiler.calibrate.smoke import ConditionResult
 from tunec.schemas.hardware.measurements import Measured, Memory, Ran, Seconds
 from tunec.schemas.terms import Resource
 from tunec.schemas.units import format_bytes
 
 
-def shown_line(each: Shown) -> str:
+def shown_line(each: ConditionResult) -> str:
     """The result of one condition of a short run."""
     detail = f" ({each.detail})" if each.detail else ""
     return f"{each.verdict:<8}  {each.text}{detail}"

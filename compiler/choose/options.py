@@ -13,7 +13,7 @@ from tunec.compiler.review.outcome import Needs, expected_steps, needs_of
 from tunec.schemas.choice import By, HourlyPrice, Option
 from tunec.schemas.hardware.catalogue import device
 from tunec.schemas.hardware.profile import Cluster
-from tunec.schemas.prices.book import Quote, Wanted, quotes
+from tunec.schemas.prices.book import PriceRequest, Quote, quotes
 from tunec.schemas.prices.price_list import PriceList
 
 _HOUR: Final = 3600
@@ -28,7 +28,7 @@ class Asking(Struct, frozen=True):
     """The request: order, filters, limits and the user's prices."""
 
     by: By = "cost"
-    wanted: Wanted = Wanted()
+    wanted: PriceRequest = PriceRequest()
     own: tuple[PriceList, ...] = ()
     """The user's own price lists."""
     within: int | None = None

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from tunec.compiler.calibrate.formats.table import Unread, files_in, read_file
 from tunec.compiler.calibrate.observation import Observation, together
 from tunec.compiler.calibrate.record import derived, of_other_run, ran, text_of, with_run
-from tunec.compiler.calibrate.smoke import Shown, is_silent, judged, lines_in
+from tunec.compiler.calibrate.smoke import ConditionResult, is_silent, judged, lines_in
 from tunec.compiler.calibrate.wording import outcome_lines, run_lines, shown_line
 from tunec.compiler.cli.inputs import asked_targets, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
@@ -91,7 +91,7 @@ def _deliver(
     made: Ran,
     after: Measured,
     subject: _Subject,
-    shown: Sequence[Shown],
+    shown: Sequence[ConditionResult],
     options: Namespace,
     session: Session,
 ) -> int:
@@ -167,7 +167,7 @@ def _of_bundle(kept: Path, session: Session, *, allow_outside: bool) -> _Subject
     return _Subject(said.expected, path, document.value if document is not None else None)
 
 
-def _shown(given: Path) -> tuple[Shown, ...]:
+def _shown(given: Path) -> tuple[ConditionResult, ...]:
     """What a short run has shown of what it must show; empty for any other run."""
     kept = _plan_of_bundle(given)
     if kept is None:

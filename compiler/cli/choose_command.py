@@ -26,7 +26,7 @@ from tunec.compiler.review.screen.pen import Pen
 from tunec.compiler.writing import write_all
 from tunec.schemas.choice import Choice, Option, Result
 from tunec.schemas.hardware.catalogue import UnknownName, cluster
-from tunec.schemas.prices.book import OWNER, Wanted, providers, regions, shipped
+from tunec.schemas.prices.book import OWNER, PriceRequest, providers, regions, shipped
 from tunec.schemas.prices.price_list import PriceList
 from tunec.schemas.source import COMMAND_LINE, Span
 from tunec.schemas.units import NotAQuantity, parse_seconds
@@ -71,7 +71,7 @@ def read(options: Namespace) -> Read:
     line = _Line([], [], {})
     own = tuple(_lists(options.prices, line))
     known = (*own, *shipped())
-    wanted = Wanted(
+    wanted = PriceRequest(
         "spot" if options.spot else "on_demand",
         tuple(_named(options.providers, "--provider", (*providers(known), OWNER), line)),
         tuple(_regions(options.regions, regions(known), line)),

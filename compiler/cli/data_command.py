@@ -12,7 +12,7 @@ from tunec.compiler.cli.inputs import asked_targets
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session, is_colored
 from tunec.compiler.dataset.counting import Characters, Counter, Tokenizer
 from tunec.compiler.dataset.files import Unread
-from tunec.compiler.dataset.measuring import Measured, Source, kept, measure, missing, text_of
+from tunec.compiler.dataset.measuring import SampleLengths, Source, kept, measure, missing, text_of
 from tunec.compiler.dataset.report import Report, report_json, report_text
 from tunec.compiler.dataset.templates import ChatTemplate
 from tunec.compiler.dataset.tokenizers import find
@@ -69,7 +69,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _show(
-    measured: Measured,
+    measured: SampleLengths,
     counting: _Counting,
     loaded: Loaded | None,
     options: Namespace,
@@ -91,7 +91,7 @@ def _show(
 
 
 def _report(
-    measured: Measured,
+    measured: SampleLengths,
     lengths: Lengths,
     counting: _Counting,
     planned: Planned | None,
@@ -109,7 +109,7 @@ def _report(
     )
 
 
-def _keep(measured: Measured, record: MeasuredBy, options: Namespace, session: Session) -> int:
+def _keep(measured: SampleLengths, record: MeasuredBy, options: Namespace, session: Session) -> int:
     """Write the file of lengths, or compare it with new measurements."""
     if options.check is not None:
         path = Path(options.check)

@@ -13,7 +13,7 @@ from tunec.compiler.fleet.drift import Drift, drifts, edited, inside, outside, p
 from tunec.compiler.fleet.inputs import Reader, digest
 from tunec.compiler.fleet.lock import LOCK, PART, exclusive, lock_lines
 from tunec.compiler.fleet.pair import Builder
-from tunec.compiler.fleet.processes import Ended
+from tunec.compiler.fleet.processes import ProcessEnded
 from tunec.compiler.fleet.progress import Progress
 from tunec.compiler.fleet.selection import Selection, select
 from tunec.compiler.fleet.summary import COLUMNS, FORMATS, HEADERS, Tally, ordered, rows
@@ -47,7 +47,7 @@ def run(options: Namespace, session: Session) -> int:
             return _check(builder, session)
         with exclusive(builder.folder):
             return _build(builder, options, session)
-    except (Busy, Ended, Unwritable) as fault:
+    except (Busy, ProcessEnded, Unwritable) as fault:
         raise Misuse(str(fault)) from None
     except BrokenPipeError:
         raise

@@ -7,7 +7,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tunec.compiler.cli.lint_summary import Shown, notes, summary
+from tunec.compiler.cli.lint_summary import ProgressLine, notes, summary
 from tunec.compiler.cli.session import INPUT, Misuse, Session, exit_code, is_colored
 from tunec.compiler.cli.software_option import known_from, software_of, unknown_releases
 from tunec.compiler.diagnostics.allow import Allowance
@@ -99,7 +99,7 @@ def _lint(options: Namespace, session: Session, settings: "Settings | None") -> 
         session.note(told)
     allowed = [Allowance(name, "allowed on the command line") for name in _names(options.allow)]
     paths = [Path(each) for each in options.files]
-    shown = Shown(session)
+    shown = ProgressLine(session)
     try:
         return lint_files(paths, targets, environment, allowed, settings, shown.step)
     finally:

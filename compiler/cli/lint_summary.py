@@ -89,7 +89,7 @@ def _of(kind: str, count: int) -> str:
     return kind.removesuffix("s") if count == 1 and plural else kind
 
 
-class Shown:
+class ProgressLine:
     """A progress line on stderr while files are read and runs are checked."""
 
     def __init__(self, session: Session) -> None:

@@ -12,10 +12,10 @@ from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.cli.software_option import settled, software_of
 from tunec.compiler.frontend.names import is_path
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
-from tunec.compiler.translate.bundles import opened
-from tunec.compiler.translate.foundation import Beside
-from tunec.compiler.translate.to_spec import Asking, Specified, spec_of_files
-from tunec.compiler.translate.translate import Ungiven, given_slots
+from tunec.compiler.translate.bundles import open_bundle
+from tunec.compiler.translate.foundation import SpecOptions
+from tunec.compiler.translate.to_spec import Asking, SpecResult, spec_of_files
+from tunec.compiler.translate.translate import BadSetting, given_slots
 from tunec.compiler.writing import write_all
 
 
@@ -23,14 +23,14 @@ def run(paths: list[Path], options: Namespace, session: Session) -> int:
     """Write the spec if the files could be read; INPUT if something is left open."""
     output = None if options.output is None else Path(options.output)
     refuse_existing(output)
-    bundle = opened(paths, session.registry.readable())
+    bundle = open_bundle(paths, session.registry.readable())
     folder = next((each for each in paths if each.is_dir()), None)
     if folder is not None and (bundle is None or bundle.root != folder):
         raise Misuse(f"{folder} is a folder: name the files of one run")
     try:
         found = spec_of_files(paths, asking_of(options, session, output))
     except Faulty as faulty:
-        found = Specified(None, faulty.diagnostics, faulty.sources)
+        found = SpecResult(None, faulty.diagnostics, faulty.sources)
     session.diagnose(found.diagnostics, found.sources)
     if session.format == "json":
         diagnostics = [each.to_json() for each in found.diagnostics]
@@ -56,14 +56,14 @@ def asking_of(options: Namespace, session: Session, output: Path | None) -> Aski
             allow_outside=options.allow_outside,
         )
         given = given_slots(options.overrides)
-    except (Unusable, Ungiven) as unusable:
+    except (Unusable, BadSetting) as unusable:
         raise Misuse(str(unusable)) from None
     return Asking(
         environment=environment,
         targets=readable,
         known={name: readable[name] for name in session.registry.names()},
         resolve=session.registry.resolve,
-        beside=Beside(
+        beside=SpecOptions(
             _from(output, options.model),
             _from(output, options.hardware),
             getattr(options, "method", None),

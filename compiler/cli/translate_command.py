@@ -9,7 +9,7 @@ from tunec.compiler.cli.session import OK, Misuse, Session, exit_code
 from tunec.compiler.cli.software_option import settled, software_of
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.requirements import Asked
-from tunec.compiler.translate.translate import Translated, Ungiven, given_slots, translate_files
+from tunec.compiler.translate.translate import BadSetting, Translated, given_slots, translate_files
 
 _SPEC: Final = "spec"
 """The name of a spec among targets."""
@@ -61,7 +61,7 @@ def _translate(options: Namespace, session: Session) -> Translated:
             allow_outside=options.allow_outside,
         )
         given = given_slots(options.overrides)
-    except (Unusable, Ungiven) as unusable:
+    except (Unusable, BadSetting) as unusable:
         raise Misuse(str(unusable)) from None
     except Faulty as faulty:
         return Translated({}, faulty.diagnostics, faulty.sources)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from tunec.compiler.dataset.files import EXTRA, Unread
-from tunec.compiler.dataset.forms import Chat, Plain, Sample, Sequence_, Unfit
+from tunec.compiler.dataset.forms import Chat, Plain, RecordNotOfForm, Sample, Sequence_
 from tunec.compiler.dataset.templates import ChatTemplate
 from tunec.compiler.dataset.tokenizers import TokenizerFiles
 
@@ -14,7 +14,7 @@ _AROUND: Final = 5
 """Tokens that a chat template adds to a message: a judgement, as above."""
 
 
-class Counted(NamedTuple):
+class TokenCount(NamedTuple):
     """The number of tokens of one sample."""
 
     tokens: int
@@ -25,7 +25,7 @@ class Counted(NamedTuple):
 class Counter(Protocol):
     """Counts the tokens of samples."""
 
-    def count(self, samples: Sequence[Sample]) -> list[Counted | Unfit]:
+    def count(self, samples: Sequence[Sample]) -> list[TokenCount | RecordNotOfForm]:
         """Tokens of each sample, or why they cannot be counted."""
         ...
 
@@ -33,17 +33,17 @@ class Counter(Protocol):
 class Characters:
     """Estimates tokens from characters."""
 
-    def count(self, samples: Sequence[Sample]) -> list[Counted | Unfit]:
+    def count(self, samples: Sequence[Sample]) -> list[TokenCount | RecordNotOfForm]:
         """The estimated tokens of each sample."""
         return [_longest([_reckoned(each) for each in sample]) for sample in samples]
 
 
-def _reckoned(sequence: Sequence_) -> Counted:
+def _reckoned(sequence: Sequence_) -> TokenCount:
     if isinstance(sequence, Plain):
         before = -(-len(sequence.prompt) // _CHARACTERS)
-        return Counted(before + -(-len(sequence.completion) // _CHARACTERS) + 1, before)
+        return TokenCount(before + -(-len(sequence.completion) // _CHARACTERS) + 1, before)
     sizes = [_AROUND + len(str(each["content"])) // _CHARACTERS for each in sequence.messages]
-    return Counted(sum(sizes), sum(sizes[: sequence.asked]))
+    return TokenCount(sum(sizes), sum(sizes[: sequence.asked]))
 
 
 class Tokenizer:
@@ -66,30 +66,30 @@ class Tokenizer:
         self._end = files.special.get("eos_token", "")
         self._template = template
 
-    def count(self, samples: Sequence[Sample]) -> list[Counted | Unfit]:
+    def count(self, samples: Sequence[Sample]) -> list[TokenCount | RecordNotOfForm]:
         """Tokens of each sample; for a pair, of the longer sequence."""
         flat = [each for sample in samples for each in sample]
         found = iter(self._counted(flat))
         return [_longest([next(found) for _ in sample]) for sample in samples]
 
-    def _counted(self, sequences: Sequence[Sequence_]) -> list[Counted | Unfit]:
+    def _counted(self, sequences: Sequence[Sequence_]) -> list[TokenCount | RecordNotOfForm]:
         chats = [each for each in sequences if isinstance(each, Chat)]
         plain = [each for each in sequences if isinstance(each, Plain)]
         of_chats, of_plain = iter(self._chats(chats)), iter(self._plain(plain))
         return [next(of_chats if isinstance(each, Chat) else of_plain) for each in sequences]
 
-    def _chats(self, chats: Sequence[Chat]) -> list[Counted | Unfit]:
+    def _chats(self, chats: Sequence[Chat]) -> list[TokenCount | RecordNotOfForm]:
         """Count chats; a rendered template holds all special tokens: trl 1.16.0 `_tokenize`."""
         texts = [self._rendered(each) for each in chats]
-        fit = [each for each in texts if not isinstance(each, Unfit)]
+        fit = [each for each in texts if not isinstance(each, RecordNotOfForm)]
         whole = iter(self._lengths((text for text, _ in fit), special=False))
         asked = iter(self._lengths((before for _, before in fit), special=False))
         return [
-            each if isinstance(each, Unfit) else _bounded(next(whole), next(asked))
+            each if isinstance(each, RecordNotOfForm) else _bounded(next(whole), next(asked))
             for each in texts
         ]
 
-    def _rendered(self, chat: Chat) -> tuple[str, str] | Unfit:
+    def _rendered(self, chat: Chat) -> tuple[str, str] | RecordNotOfForm:
         if self._template is None:
             raise Unread(
                 "the tokenizer has no chat template, and the records are conversations",
@@ -100,10 +100,10 @@ class Tokenizer:
             if chat.asked == len(chat.messages):
                 return whole, whole
             return whole, self._template.render_asked(chat) if chat.asked else ""
-        except Unfit as fault:
+        except RecordNotOfForm as fault:
             return fault
 
-    def _plain(self, texts: Sequence[Plain]) -> list[Counted | Unfit]:
+    def _plain(self, texts: Sequence[Plain]) -> list[TokenCount | RecordNotOfForm]:
         """Count texts as trl 1.16.0 trainer/sft_trainer.py `add_eos` and `tokenize_fn` do."""
         whole = self._lengths((self._ended(each) for each in texts), special=True)
         asked = self._lengths((each.prompt for each in texts), special=True)
@@ -128,13 +128,13 @@ class Tokenizer:
         return [len(each) for each in found]
 
 
-def _bounded(tokens: int, before: int) -> Counted:
-    return Counted(tokens, min(before, tokens))
+def _bounded(tokens: int, before: int) -> TokenCount:
+    return TokenCount(tokens, min(before, tokens))
 
 
-def _longest(found: Sequence[Counted | Unfit]) -> Counted | Unfit:
+def _longest(found: Sequence[TokenCount | RecordNotOfForm]) -> TokenCount | RecordNotOfForm:
     """The longer length of a pair, and the earlier start of an answer, as in a batch of pairs."""
-    counted = [each for each in found if not isinstance(each, Unfit)]
+    counted = [each for each in found if not isinstance(each, RecordNotOfForm)]
     if len(counted) < len(found):
-        return next(each for each in found if isinstance(each, Unfit))
-    return Counted(max(each.tokens for each in counted), min(each.before for each in counted))
+        return next(each for each in found if isinstance(each, RecordNotOfForm))
+    return TokenCount(max(each.tokens for each in counted), min(each.before for each in counted))

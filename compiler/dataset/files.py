@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from tunec.compiler.diagnostics.wording import shortened
 
 
-class Placed(NamedTuple):
+class RecordAt(NamedTuple):
     """One record, or why it cannot be read."""
 
     at: int
@@ -32,10 +32,10 @@ class Unread(Exception):
 EXTRA: Final = "pip install 'tunec[data]'"
 """The command that installs the packages for reading data."""
 
-Reader = Callable[[Path], Iterator[Placed]]
+Reader = Callable[[Path], Iterator[RecordAt]]
 
 
-def records(path: Path) -> Iterator[Placed]:
+def records(path: Path) -> Iterator[RecordAt]:
     """Every record of a file in order. Raises Unread."""
     if path.is_dir():
         raise Unread("it is a directory", "name the files in it")
@@ -60,31 +60,31 @@ def unit(path: Path) -> str:
     return "line" if path.suffix.lower() in (".jsonl", ".csv") else "record"
 
 
-def _jsonl(path: Path) -> Iterator[Placed]:
+def _jsonl(path: Path) -> Iterator[RecordAt]:
     with path.open(encoding="utf-8-sig", newline="\n") as lines:
         for at, line in enumerate(lines, 1):
             if line.strip():
                 yield _line(at, line)
 
 
-def _line(at: int, line: str) -> Placed:
+def _line(at: int, line: str) -> RecordAt:
     try:
         return _mapping(at, json.loads(line), line)
     except json.JSONDecodeError as fault:
-        return Placed(at, None, f"JSON: {fault.msg.lower()}", fault.colno)
+        return RecordAt(at, None, f"JSON: {fault.msg.lower()}", fault.colno)
     except RecursionError:
-        return Placed(at, None, "it is nested too deep")
+        return RecordAt(at, None, "it is nested too deep")
     except ValueError as fault:
-        return Placed(at, None, f"JSON: {fault}")
+        return RecordAt(at, None, f"JSON: {fault}")
 
 
-def _mapping(at: int, found: Any, text: str) -> Placed:
+def _mapping(at: int, found: Any, text: str) -> RecordAt:
     """A record from a text; JSON allows half surrogate pairs, which UTF-8 cannot encode."""
     if _HALF in text.lower() and _is_halved(found):
-        return Placed(at, None, "it holds half of a surrogate pair, which is no character")
+        return RecordAt(at, None, "it holds half of a surrogate pair, which is no character")
     if isinstance(found, dict):
-        return Placed(at, found)
-    return Placed(at, None, f"expected an object, and found `{shortened(json.dumps(found), 40)}`")
+        return RecordAt(at, found)
+    return RecordAt(at, None, f"expected an object, and found `{shortened(json.dumps(found), 40)}`")
 
 
 _HALF: Final = "\\ud"
@@ -98,7 +98,7 @@ def _is_halved(found: Any) -> bool:
     return False
 
 
-def _json(path: Path) -> Iterator[Placed]:
+def _json(path: Path) -> Iterator[RecordAt]:
     """The objects of a list, or of an object's only list."""
     text = path.read_text("utf-8-sig")
     try:
@@ -121,7 +121,7 @@ def _json(path: Path) -> Iterator[Placed]:
     yield from (_mapping(at, each, marks) for at, each in enumerate(found, 1))
 
 
-def _csv(path: Path) -> Iterator[Placed]:
+def _csv(path: Path) -> Iterator[RecordAt]:
     csv.field_size_limit(2**31 - 1)
     with path.open(encoding="utf-8-sig", newline="") as lines:
         rows = csv.DictReader(lines, strict=True)
@@ -131,16 +131,16 @@ def _csv(path: Path) -> Iterator[Placed]:
             raise Unread(f"CSV: {fault}", line=rows.line_num) from None
 
 
-def _row(at: int, found: dict[str | Any, str | Any]) -> Placed:
+def _row(at: int, found: dict[str | Any, str | Any]) -> RecordAt:
     if None in found:
-        return Placed(at, None, "it has more fields than the first line names")
+        return RecordAt(at, None, "it has more fields than the first line names")
     missing = [name for name, value in found.items() if value is None]
     if missing:
-        return Placed(at, None, f"it ends before the column `{missing[0]}`")
-    return Placed(at, found)
+        return RecordAt(at, None, f"it ends before the column `{missing[0]}`")
+    return RecordAt(at, found)
 
 
-def _parquet(path: Path) -> Iterator[Placed]:
+def _parquet(path: Path) -> Iterator[RecordAt]:
     try:
         from pyarrow import parquet
     except ImportError:
@@ -151,7 +151,7 @@ def _parquet(path: Path) -> Iterator[Placed]:
             for batch in file.iter_batches(1000):
                 for record in batch.to_pylist():
                     at += 1
-                    yield Placed(at, record)
+                    yield RecordAt(at, record)
     except Exception as fault:  # noqa: BLE001  a damaged file fails in any way there is
         raise Unread(f"Parquet: {shortened(str(fault), 200) or type(fault).__name__}") from None
 

@@ -37,7 +37,7 @@ Sample = tuple[Sequence_, ...]
 """The sequences of one record in a batch: two for a pair, otherwise one."""
 
 
-class Unfit(ValueError):
+class RecordNotOfForm(ValueError):
     """A record does not have its form; the message says why."""
 
 
@@ -59,7 +59,7 @@ def form_of(record: Mapping[str, Any], text: str | None = None) -> Form:
     found = next((form for form in FORMS if all(c in record for c in form.columns)), None)
     if found is None:
         known = "; ".join(", ".join(form.columns) for form in FORMS)
-        raise Unfit(
+        raise RecordNotOfForm(
             f"it has the columns {quoted(list(record)[:12], 'and')}, which no trainer reads "
             f"by default; known are {known}"
         )
@@ -70,7 +70,7 @@ def sample_of(record: Mapping[str, Any], form: Form) -> Sample:
     """The sample of a record. Raises Unfit."""
     for name in form.columns:
         if record.get(name) is None:
-            raise Unfit(f"it has no `{name}`, as the first record has")
+            raise RecordNotOfForm(f"it has no `{name}`, as the first record has")
     return form.read(record)
 
 
@@ -96,21 +96,21 @@ _ROLES: Final[Mapping[str, str]] = {
 def _text_in(record: Mapping[str, Any], column: str) -> str:
     value = record.get(column)
     if not isinstance(value, str):
-        raise Unfit(f"`{column}` must be text, and is {shown(value)}")
+        raise RecordNotOfForm(f"`{column}` must be text, and is {shown(value)}")
     return value
 
 
 def _message(said: Any, at: int) -> Message:
     if not isinstance(said, Mapping):
-        raise Unfit(f"message {at} is {shown(said)} and no mapping")
+        raise RecordNotOfForm(f"message {at} is {shown(said)} and no mapping")
     if "from" in said and "role" not in said:
         said = {"role": said["from"], "content": said.get("value")}
     role = said.get("role")
     if not isinstance(role, str) or role.lower() not in _ROLES:
-        raise Unfit(f"message {at} is of the role {shown(role)}, which no trainer knows")
+        raise RecordNotOfForm(f"message {at} is of the role {shown(role)}, which no trainer knows")
     content = _content(said.get("content"))
     if content is None and not said.get("tool_calls"):
-        raise Unfit(f"message {at} has no content")
+        raise RecordNotOfForm(f"message {at} has no content")
     kept = {name: value for name, value in said.items() if value is not None}
     return {**kept, "role": _ROLES[role.lower()], "content": content or ""}
 
@@ -126,9 +126,9 @@ def _content(said: Any) -> Any:
 
 def _messages(said: Any, column: str) -> tuple[Message, ...]:
     if not isinstance(said, Sequence) or isinstance(said, str):
-        raise Unfit(f"`{column}` must be a list of messages, and is {shown(said)}")
+        raise RecordNotOfForm(f"`{column}` must be a list of messages, and is {shown(said)}")
     if not said:
-        raise Unfit(f"`{column}` is empty")
+        raise RecordNotOfForm(f"`{column}` is empty")
     return tuple(_message(each, at) for at, each in enumerate(said, 1))
 
 

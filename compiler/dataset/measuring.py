@@ -12,8 +12,8 @@ from msgspec import Struct, field
 
 from tunec.compiler.analyses.packing import Lengths
 from tunec.compiler.dataset.counting import Counter
-from tunec.compiler.dataset.files import Placed, Unread, records, unit
-from tunec.compiler.dataset.forms import Form, Sample, Unfit, form_of, sample_of
+from tunec.compiler.dataset.files import RecordAt, Unread, records, unit
+from tunec.compiler.dataset.forms import Form, RecordNotOfForm, Sample, form_of, sample_of
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
 from tunec.schemas.lengths import KeptLengths, MeasuredBy, MeasuredFile
@@ -59,7 +59,7 @@ class Length(Struct, frozen=True):
         return f"{self.path.name}:{self.at}"
 
 
-class Measured(Struct, frozen=True):
+class SampleLengths(Struct, frozen=True):
     """The lengths of the samples in some files."""
 
     form: Form
@@ -102,7 +102,7 @@ class Measured(Struct, frozen=True):
 class Outcome(Struct):
     """The result of measuring: lengths, or why there are none."""
 
-    measured: Measured | None = None
+    measured: SampleLengths | None = None
     faults: list[Diagnostic] = field(default_factory=list)
 
 
@@ -120,7 +120,7 @@ def measure(sources: Sequence[Source], counter: Counter, text: str | None = None
             content = source.path.stat().st_size
             files.append((source, content, _digest(source.path), len(lengths) - before))
     if not outcome.faults and form is not None:
-        outcome.measured = Measured(form, tuple(lengths), tuple(files))
+        outcome.measured = SampleLengths(form, tuple(lengths), tuple(files))
     return outcome
 
 
@@ -163,7 +163,7 @@ def _measure(
 
 def _samples(
     path: Path,
-    rows: Iterable[Placed],
+    rows: Iterable[RecordAt],
     form: Form | None,
     text: str | None,
     torn: list[Diagnostic],
@@ -176,7 +176,7 @@ def _samples(
         try:
             form = form or form_of(row.record, text)
             found.append((row.at, sample_of(row.record, form)))
-        except Unfit as why:
+        except RecordNotOfForm as why:
             torn.append(_fault(path, row.at, str(why)))
             if form is None:
                 raise Unread(
@@ -191,7 +191,7 @@ def _counted(
 ) -> Iterator[Length]:
     counted = counter.count([sample for _, sample in samples])
     for (at, _), each in zip(samples, counted, strict=True):
-        if isinstance(each, Unfit):
+        if isinstance(each, RecordNotOfForm):
             torn.append(_fault(path, at, str(each)))
         elif not each.tokens:
             torn.append(_fault(path, at, "it has no token"))
@@ -209,7 +209,7 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def kept(measured: Measured, tokenizer: MeasuredBy, beside: Path) -> KeptLengths:
+def kept(measured: SampleLengths, tokenizer: MeasuredBy, beside: Path) -> KeptLengths:
     """The content of a file of lengths in the folder `beside`."""
     lengths = measured.lengths(is_estimate=tokenizer.sha256 is None)
     files = [

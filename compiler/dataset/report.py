@@ -9,7 +9,7 @@ from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.packing import Lengths, cut_tokens
 from tunec.compiler.analyses.time.account import of_length
 from tunec.compiler.dataset.batches import Way, ways
-from tunec.compiler.dataset.measuring import Length, Measured
+from tunec.compiler.dataset.measuring import Length, SampleLengths
 from tunec.compiler.diagnostics.terminal import printable
 from tunec.compiler.driver import Planned
 from tunec.compiler.review.screen.pen import Pen
@@ -26,7 +26,7 @@ _BAR: Final = 40
 class Report(Struct, frozen=True):
     """The measured data, and the settings of a run on it."""
 
-    measured: Measured
+    measured: SampleLengths
     lengths: Lengths
     counted_by: str
     sequence: int

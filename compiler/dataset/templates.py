@@ -11,7 +11,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from tunec.compiler.dataset.files import EXTRA, Unread
-from tunec.compiler.dataset.forms import Chat, Unfit
+from tunec.compiler.dataset.forms import Chat, RecordNotOfForm
 from tunec.compiler.diagnostics.wording import shortened
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ChatTemplate:
             )
         except Exception as fault:  # noqa: BLE001  whatever a template raises is what it says of the messages
             why = shortened(f"{fault}", 200) or type(fault).__name__
-            raise Unfit(f"the chat template does not take its messages: {why}") from None
+            raise RecordNotOfForm(f"the chat template does not take its messages: {why}") from None
 
 
 def _compiled(text: str) -> "Template":

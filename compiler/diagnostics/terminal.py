@@ -20,7 +20,7 @@ _READ: Final = 2 * _WIDTH
 _TAB: Final = "    "
 
 
-class Shown(Struct, frozen=True):
+class MarkedLine(Struct, frozen=True):
     """A line, and the columns of the marks below it."""
 
     text: str
@@ -28,7 +28,7 @@ class Shown(Struct, frozen=True):
     width: int
 
 
-def show(span: Span, source: str) -> Shown | None:
+def show(span: Span, source: str) -> MarkedLine | None:
     """The first line of a span with its place; None if the source has no such line."""
     lines = lines_of(source)
     if not 1 <= span.line <= len(lines):
@@ -41,7 +41,7 @@ def show(span: Span, source: str) -> Shown | None:
     return _cut(printable(before), printable(marked), printable(after))
 
 
-def _cut(before: str, marked: str, after: str) -> Shown:
+def _cut(before: str, marked: str, after: str) -> MarkedLine:
     """Leave out what is far from the marks."""
     if cells(before) + cells(marked) + cells(after) > _WIDTH:
         before = before if cells(before) <= _KEPT_BEFORE else "…" + before[-_KEPT_BEFORE:]
@@ -49,7 +49,7 @@ def _cut(before: str, marked: str, after: str) -> Shown:
         room = max(_WIDTH - cells(before) - cells(marked), _KEPT_BEFORE // 4)
         after = after if cells(after) <= room else after[:room] + "…"
     text = (before + marked + after).rstrip()
-    return Shown(text, cells(before), max(cells(marked), 1))
+    return MarkedLine(text, cells(before), max(cells(marked), 1))
 
 
 def printable(text: str) -> str:

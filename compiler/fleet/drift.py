@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from tunec.compiler.fleet.lock import Locked, Vouched, is_own, lock_lines, read_lock
+from tunec.compiler.fleet.lock import LockedPair, TreeState, is_own, lock_lines, read_lock
 from tunec.compiler.fleet.pair import Builder
 from tunec.compiler.fleet.pairing import Task, beside, tasks
 from tunec.compiler.fleet.selection import Selection
@@ -30,7 +30,7 @@ class Drift(Struct, frozen=True, order=True):
         return f"{self.path}: {self.kind}" + (f" ({self.why})" if self.why else "")
 
 
-def strays(folder: str, artifacts: Mapping[str, str], said: Vouched) -> tuple[str, ...] | None:
+def strays(folder: str, artifacts: Mapping[str, str], said: TreeState) -> tuple[str, ...] | None:
     """Files of a pair's directory that the lock does not name; None where one it names is not so.
 
     A file that is older than the lock was not touched after it; only younger ones are read. Where
@@ -46,7 +46,7 @@ def strays(folder: str, artifacts: Mapping[str, str], said: Vouched) -> tuple[st
     return tuple(sorted(found.keys() - artifacts.keys())) if len(found) > len(artifacts) else ()
 
 
-def file_drifts(root: Path, locked: Locked) -> Iterator[Drift]:
+def file_drifts(root: Path, locked: LockedPair) -> Iterator[Drift]:
     """The files of a pair that are missing or were edited; every file is read."""
     where = _where(locked)
     for name, digest in locked.artifacts.items():
@@ -82,7 +82,7 @@ def drifts(builder: Builder) -> Iterator[Drift]:
     yield from orphans(root, selection)
 
 
-def _where(locked: Locked) -> str:
+def _where(locked: LockedPair) -> str:
     return f"{locked.pair.spec}/{locked.pair.cluster}"
 
 

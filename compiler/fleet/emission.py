@@ -12,12 +12,12 @@ from typing import Any, Final, Generic, Self, TypeVar, cast
 from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.emit import Draft, Said, drafted, emit, rows_of, said_by
+from tunec.compiler.emit import Draft, RowOutput, drafted, emit, rows_of, said_by
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.likeness import Likeness
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.recollection import Recollection, WatchedPlan
-from tunec.compiler.lints.emission import Remembered
+from tunec.compiler.lints.emission import FindingsCache
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Dialect, Entry, File
 
@@ -66,14 +66,14 @@ Emitted = tuple[tuple[Artifact, ...], tuple[Diagnostic, ...]]
 class _Rows(Struct):
     """The rows of a file in one dialect, with cached results of each by the slots that it reads."""
 
-    rows: tuple[tuple[Entry, Recollection[str, Said]], ...]
+    rows: tuple[tuple[Entry, Recollection[str, RowOutput]], ...]
 
     @classmethod
     def of(cls, file: File, dialect: Dialect) -> Self:
         """The rows that hold in a dialect."""
         return cls(tuple((each, Recollection()) for each in rows_of(file, dialect)))
 
-    def said(self, plan: Plan, dialect: Dialect, asked: dict[str, Any]) -> Iterator[Said]:
+    def said(self, plan: Plan, dialect: Dialect, asked: dict[str, Any]) -> Iterator[RowOutput]:
         """The result of each row for a plan; adds the slots that were read to `asked`."""
         ask = _asking(plan, asked)
         for entry, known in self.rows:
@@ -133,7 +133,7 @@ class Emissions(Struct):
 
     _spec: str = ""
     _known: dict[tuple[Any, ...], _Dialect] = field(default_factory=dict)
-    _judged: Remembered = field(default_factory=Remembered)
+    _judged: FindingsCache = field(default_factory=FindingsCache)
 
     def emit(
         self,

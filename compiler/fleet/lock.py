@@ -63,7 +63,7 @@ class Inputs(Struct, frozen=True):
 _PARTS: Final = Inputs.__struct_fields__
 
 
-class Locked(Struct, frozen=True):
+class LockedPair(Struct, frozen=True):
     """One pair of a lock."""
 
     pair: Pair
@@ -110,7 +110,7 @@ def opening(pair: Pair, inputs: Inputs) -> str:
     return f'{{"spec":{spec},"cluster":{cluster}{_INPUTS}{parts}{_ARTIFACTS}'
 
 
-def line_of(locked: Locked, decisions: str) -> str:
+def line_of(locked: LockedPair, decisions: str) -> str:
     """The line of a pair whose decisions are already written as the `members` of an object."""
     return (
         f"{opening(locked.pair, locked.inputs)}{as_json(dict(sorted(locked.artifacts.items())))}"
@@ -171,11 +171,11 @@ class Line(NamedTuple):
         return self.text[start : self.text.index(following, start)]
 
 
-def read_lock(folder: Path, *, whole: bool = True) -> Iterator[Locked]:
+def read_lock(folder: Path, *, whole: bool = True) -> Iterator[LockedPair]:
     """The pairs of a tree's lock, sorted; empty for a lock of another format."""
     for line in lock_lines(folder):
         try:
-            yield Locked.from_line(line.text, whole=whole)
+            yield LockedPair.from_line(line.text, whole=whole)
         except UNREADABLE:
             continue
 
@@ -295,7 +295,7 @@ _MARK, _ALONE = 714_285, 714_286
 wrote: the second one if the directories of pairs held nothing but their files."""
 
 
-class Vouched(NamedTuple):
+class TreeState(NamedTuple):
     """What a lock's modification time says about the tree."""
 
     since: int
@@ -312,19 +312,19 @@ def _sign(file: Path, now: int, *, alone: bool) -> None:
     os.utime(file, ns=(then, then))
 
 
-def vouched(folder: Path) -> Vouched:
+def tree_state(folder: Path) -> TreeState:
     """What is known about a tree without reading it."""
     try:
         written = (folder / LOCK).stat().st_mtime_ns
     except FileNotFoundError:
-        return Vouched(0, are_alone=False)
+        return TreeState(0, are_alone=False)
     mark = written % _STEP
-    return Vouched(written if mark in (_MARK, _ALONE) else 0, mark == _ALONE)
+    return TreeState(written if mark in (_MARK, _ALONE) else 0, mark == _ALONE)
 
 
 def vouch(folder: Path, now: int, *, alone: bool) -> None:
     """Record that every file matched the lock at `now`, in nanoseconds."""
-    said = vouched(folder)
+    said = tree_state(folder)
     if (folder / LOCK).exists() and (not said.since or alone > said.are_alone):
         _sign(folder / LOCK, now, alone=alone)
 

@@ -14,17 +14,17 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import Planned, plan, written
 from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.fleet.inputs import Reader
-from tunec.compiler.fleet.lock import Locked, line_of, members
+from tunec.compiler.fleet.lock import LockedPair, line_of, members
 from tunec.compiler.fleet.selection import Site
 from tunec.compiler.fleet.summary import UNCHECKED
 from tunec.compiler.fleet.tree import put
-from tunec.compiler.ir.recollection import Grouped
+from tunec.compiler.ir.recollection import PlanRenderer
 from tunec.compiler.review.outcome import Pair, needs_of
 from tunec.compiler.review.policy import Rules, judge
 from tunec.schemas.caches import forget
 
 
-class Built(NamedTuple):
+class BuiltPair(NamedTuple):
     """A finished pair."""
 
     line: str
@@ -43,7 +43,7 @@ class Builder(Struct, frozen=True):
     rules: tuple[Rules, ...]
     emissions: Emissions = field(default_factory=Emissions)
 
-    def build(self, spec: str, site: Site) -> Built:
+    def build(self, spec: str, site: Site) -> BuiltPair:
         """Compile a pair and write its files, all or none.
 
         Changes that would make a spec fit are not searched for, since nobody would read them for a
@@ -55,7 +55,7 @@ class Builder(Struct, frozen=True):
         broken = has_errors(found)
         texts = {} if broken else texts
         left_over = put(f"{self.folder}/{spec}/{site.name}", f"{self.folder}", texts)
-        locked = Locked(
+        locked = LockedPair(
             Pair(spec, site.name),
             self.reader.inputs(spec, site),
             {name: sha256(text.encode()).hexdigest() for name, text in texts.items()},
@@ -64,7 +64,7 @@ class Builder(Struct, frozen=True):
         is_checked = UNCHECKED not in locked.summary
         decided = planned.plan if planned.ok else None
         decisions = _DECISIONS.texts(decided).values() if decided is not None else ()
-        return Built(line_of(locked, ",".join(decisions)), not broken and is_checked, left_over)
+        return BuiltPair(line_of(locked, ",".join(decisions)), not broken and is_checked, left_over)
 
     def explain(self, pair: Pair) -> tuple[tuple[Diagnostic, ...], Mapping[str, str]]:
         """All that there is to say of a pair, with what makes it fit; and the texts it is of."""
@@ -99,7 +99,7 @@ def _forget_plans() -> None:
     gc.collect(_YOUNG)
 
 
-_DECISIONS: Final = Grouped("compiler.fleet.pair.decisions", members)
+_DECISIONS: Final = PlanRenderer("compiler.fleet.pair.decisions", members)
 
 
 _LACKING: Final = "E07"

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import TypeVar
 
-from tunec.compiler.fleet.lock import Line, Locked
+from tunec.compiler.fleet.lock import Line, LockedPair
 from tunec.compiler.fleet.selection import Selection, Site
 from tunec.compiler.review.outcome import Pair
 
 Task = tuple[str, Site]
 """A spec's name, and a cluster."""
-_L = TypeVar("_L", Line, Locked)
+_L = TypeVar("_L", Line, LockedPair)
 
 
 def tasks(selection: Selection) -> Iterator[Task]:

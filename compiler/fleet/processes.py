@@ -34,7 +34,7 @@ _COLLECTING: Final = (1_000_000, 20, 100)
 until its spec is done, so collecting earlier is wasted."""
 
 
-class Ended(RuntimeError):
+class ProcessEnded(RuntimeError):
     """A process ended early: it was killed, possibly by the system for lack of memory."""
 
 
@@ -45,7 +45,7 @@ class Done(NamedTuple):
     """Among those that are pending."""
     ok: bool
     strays: tuple[str, ...]
-    """As `Built` has them."""
+    """As `BuiltPair` has them."""
 
 
 class Shared(Struct, frozen=True):
@@ -99,7 +99,9 @@ def built_by(jobs: int, builder: Builder, pending: Sequence[Task]) -> Iterator[D
         for process in processes:
             process.join()
             if process.exitcode:
-                raise Ended(f"a process of the build was ended: exit code {process.exitcode}")
+                raise ProcessEnded(
+                    f"a process of the build was ended: exit code {process.exitcode}"
+                )
     finally:
         for process in processes:
             process.terminate()

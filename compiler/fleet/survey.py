@@ -16,12 +16,12 @@ from msgspec import Struct
 
 from tunec.compiler.fleet.drift import strays
 from tunec.compiler.fleet.lock import (
-    Vouched,
+    TreeState,
     fold_parts,
     lock_lines,
     tidy,
+    tree_state,
     vouch,
-    vouched,
 )
 from tunec.compiler.fleet.pair import Builder
 from tunec.compiler.fleet.pairing import Task, beside, tasks
@@ -105,7 +105,7 @@ def survey(builder: Builder, jobs: int) -> Work:
 
 def _seen(builder: Builder, jobs: int) -> Iterator[_Seen]:
     """What became of every pair of the fleet and of the lock, in their order."""
-    look = partial(_looked_at, os.fspath(builder.folder), vouched(builder.folder))
+    look = partial(_looked_at, os.fspath(builder.folder), tree_state(builder.folder))
     batches = _batches(_claims(builder))
     if jobs <= 1 or builder.reader.selection.pairs < _MANY:
         for batch in batches:
@@ -132,12 +132,12 @@ def _batches(claims: Iterator[_Claim]) -> Iterator[list[_Claim]]:
         yield batch
 
 
-def _looked_at(root: str, said: Vouched, claims: Iterable[_Claim]) -> list[_Seen]:
+def _looked_at(root: str, said: TreeState, claims: Iterable[_Claim]) -> list[_Seen]:
     """Look at the files of some pairs, if they have to be; see `strays`."""
     return [_Seen(bool(each.where), _strays(root, said, each)) for each in claims]
 
 
-def _strays(root: str, said: Vouched, claim: _Claim) -> tuple[str, ...] | None:
+def _strays(root: str, said: TreeState, claim: _Claim) -> tuple[str, ...] | None:
     try:
         artifacts = json.loads(claim.artifacts)
     except (ValueError, RecursionError):

@@ -17,13 +17,13 @@ from tunec.compiler.analyses.memory.calibration import (
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.faults import error
-from tunec.compiler.frontend.names import File, Named
+from tunec.compiler.frontend.names import File, ResolvedName
 from tunec.compiler.frontend.nodes import Node, descend, place
 from tunec.compiler.frontend.project import Outside, Project, lies_outside
 from tunec.schemas.source import Path as Place
 
 
-class Kept(Struct, frozen=True):
+class FoundCalibration(Struct, frozen=True):
     """A calibration that was found; all fields are empty if there is none."""
 
     calibration: Calibration | None = None
@@ -31,41 +31,45 @@ class Kept(Struct, frozen=True):
     faults: tuple[Diagnostic, ...] = ()
 
 
-def check_calibration(data: Mapping[str, Any], model: Named, tree: Node, project: Project) -> Kept:
+def check_calibration(
+    data: Mapping[str, Any], model: ResolvedName, tree: Node, project: Project
+) -> FoundCalibration:
     """Read the calibration of a spec, and check that it is one, of the spec's own model."""
     named = data.get("calibration")
     if isinstance(named, str):
         return _read(project, named, data, model, tree, ("calibration",))
     if named is not None or not model.files:
-        return Kept()
+        return FoundCalibration()
     folder = model.files[0].path.parent
     if not (folder / FILE).is_file():
-        return Kept()
+        return FoundCalibration()
     return _read(Project(folder, folder.resolve()), FILE, data, model, tree, ("model",))
 
 
 def _read(
-    project: Project, name: str, data: Mapping[str, Any], model: Named, tree: Node, at: Place
-) -> Kept:
+    project: Project, name: str, data: Mapping[str, Any], model: ResolvedName, tree: Node, at: Place
+) -> FoundCalibration:
     path, span = project.base / name, place(descend(tree, at)[0])
     try:
         content = project.read(path, span)
         found = calibration_of(json.loads(content), name)
     except Outside as fault:
-        return Kept(faults=(lies_outside(name, fault, span, at),))
+        return FoundCalibration(faults=(lies_outside(name, fault, span, at),))
     except (Unreadable, OSError) as fault:
-        return Kept(faults=(_fault(f"cannot read `{name}`: {fault}", path, tree, at),))
+        return FoundCalibration(faults=(_fault(f"cannot read `{name}`: {fault}", path, tree, at),))
     except (Unusable, ValueError, RecursionError) as fault:
-        return Kept(faults=(_fault(f"`{name}` cannot be used: {fault}", path, tree, at),))
+        return FoundCalibration(
+            faults=(_fault(f"`{name}` cannot be used: {fault}", path, tree, at),)
+        )
     files = (File(path, content),)
     config = _config(data.get("model"), model)
     if config is not None and config_digest(config) != found.config:
         words = f"`{name}` was traced from a model with another config"
-        return Kept(files=files, faults=(_fault(words, path, tree, at),))
-    return Kept(found, files)
+        return FoundCalibration(files=files, faults=(_fault(words, path, tree, at),))
+    return FoundCalibration(found, files)
 
 
-def _config(given: Any, model: Named) -> Mapping[str, Any] | None:
+def _config(given: Any, model: ResolvedName) -> Mapping[str, Any] | None:
     """The config of the spec's model; None if there is none, which is reported elsewhere."""
     if model.config is not None:
         return model.config

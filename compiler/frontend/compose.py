@@ -155,7 +155,7 @@ def _no_such_item(override: Override, depth: int, items: tuple[Node, ...] | None
     )
 
 
-class Composed(Struct, frozen=True):
+class Composition(Struct, frozen=True):
     """One document made of all layers."""
 
     tree: Node | None
@@ -170,7 +170,7 @@ class Composed(Struct, frozen=True):
 
 def compose(
     layers: Layers, overrides: Sequence[str] = (), laid_over: Sequence[str] = ()
-) -> Composed:
+) -> Composition:
     """Merge all layers and resolve their references.
 
     Overrides of a fleet file come before those of the command line.
@@ -178,7 +178,7 @@ def compose(
     faults = list(layers.faults)
     stack = _Stack.of(layers.nodes)
     if stack is None:
-        return Composed(None, None, tuple(faults), frozenset(), layers.read)
+        return Composition(None, None, tuple(faults), frozenset(), layers.read)
     read = layers.read
     for file, arguments in ((LAID_OVER, laid_over), (COMMAND_LINE, overrides)):
         line = 1
@@ -188,7 +188,7 @@ def compose(
             line += len(line_starts(argument))
         read = _with_arguments(read, file, arguments)
     if stack.tree.fields is None:
-        return Composed(stack.tree, stack.data, tuple(faults), frozenset(), read)
+        return Composition(stack.tree, stack.data, tuple(faults), frozenset(), read)
     return _resolved(stack, faults, read)
 
 
@@ -240,7 +240,7 @@ def _with_arguments(read: Read, file: str, arguments: Sequence[str]) -> Read:
     return replace(read, sources={**read.sources, file: "\n".join(arguments)})
 
 
-def _resolved(stack: _Stack, faults: list[Diagnostic], read: Read) -> Composed:
+def _resolved(stack: _Stack, faults: list[Diagnostic], read: Read) -> Composition:
     checked = check(stack.tree)
     missing = [(path, node) for path, node in walk(stack.tree) if is_missing(node)]
     faults += [*checked.faults, *(_not_given(path, node) for path, node in missing)]
@@ -249,7 +249,7 @@ def _resolved(stack: _Stack, faults: list[Diagnostic], read: Read) -> Composed:
     if checked.used:
         data, more = _interpolated(data, stack.tree)
         faults += more
-    return Composed(stack.tree, data, tuple(faults), broken, read)
+    return Composition(stack.tree, data, tuple(faults), broken, read)
 
 
 def _interpolated(data: Any, tree: Node) -> tuple[Any, list[Diagnostic]]:

@@ -44,7 +44,7 @@ class Reference(Struct, frozen=True):
         return (*base, *self.keys)
 
 
-class Checked(Struct, frozen=True):
+class ReferenceCheck(Struct, frozen=True):
     """The result of checking all references."""
 
     faults: tuple[Diagnostic, ...]
@@ -62,7 +62,7 @@ class _Broken(Exception):
         self.fault = fault
 
 
-def check(tree: Node) -> Checked:
+def check(tree: Node) -> ReferenceCheck:
     """Follow every reference of a tree; report each refused or dangling one, once."""
     following = _Following(tree)
     faults: list[Diagnostic] = []
@@ -75,7 +75,7 @@ def check(tree: Node) -> Checked:
         except _Broken as stop:
             broken.add(path)
             faults += [stop.fault] if stop.fault else []
-    return Checked(tuple(faults), frozenset(broken | following.circular), following.used)
+    return ReferenceCheck(tuple(faults), frozenset(broken | following.circular), following.used)
 
 
 def has_reference(value: object) -> bool:

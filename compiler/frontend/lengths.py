@@ -32,7 +32,7 @@ _MOST: Final = 2**31
 """No sample has more tokens, and no row of a histogram has more samples."""
 
 
-class Told(Struct, frozen=True):
+class SpecLengths(Struct, frozen=True):
     """The lengths of a spec; all fields are empty if there are none that can be read."""
 
     lengths: Lengths | None = None
@@ -46,18 +46,18 @@ class _Unusable(ValueError):
     """A document holds no lengths; the message says why."""
 
 
-def check_lengths(data: Mapping[str, Any], tree: Node, project: Project) -> Told:
+def check_lengths(data: Mapping[str, Any], tree: Node, project: Project) -> SpecLengths:
     """Read `data.lengths`: a mean, a histogram, or a file of one or of a list in order."""
     given = data.get("data")
     said = given.get("lengths") if isinstance(given, Mapping) else None
     try:
         if isinstance(said, Mapping):
-            return Told(_histogram(said))
+            return SpecLengths(_histogram(said))
         if not isinstance(said, str):
-            return Told()
+            return SpecLengths()
         mean = _MEAN.fullmatch(said.strip())
         if mean is not None:
-            return Told(Lengths(((int(mean[1]), 1),), is_mean=True))
+            return SpecLengths(Lengths(((int(mean[1]), 1),), is_mean=True))
         path = project.base / said
         told = _of_file(path, project.read(path, place(descend(tree, _AT)[0])))
         if told.kept is None:
@@ -65,24 +65,26 @@ def check_lengths(data: Mapping[str, Any], tree: Node, project: Project) -> Told
         stale = tuple(_stale(told.kept, path, data, tree, project))
         return replace(told, faults=stale)
     except Outside as fault:
-        return Told(faults=(lies_outside(str(said), fault, place(descend(tree, _AT)[0]), _AT),))
+        return SpecLengths(
+            faults=(lies_outside(str(said), fault, place(descend(tree, _AT)[0]), _AT),)
+        )
     except (Unreadable, OSError) as fault:
         hint = (
             near_files(project.base / str(said)) or "write `mean 1200`, a histogram, or a JSON file"
         )
-        return Told(faults=(_fault(f"cannot read `{said}`: {fault}", hint, tree),))
+        return SpecLengths(faults=(_fault(f"cannot read `{said}`: {fault}", hint, tree),))
     except (_Unusable, ValueError, RecursionError) as fault:
         hint = "give the number of samples for each length: `{800: 1500, 2400: 500}`"
-        return Told(faults=(_fault(f"data.lengths cannot be used: {fault}", hint, tree),))
+        return SpecLengths(faults=(_fault(f"data.lengths cannot be used: {fault}", hint, tree),))
 
 
-def _of_file(path: Path, content: bytes) -> Told:
+def _of_file(path: Path, content: bytes) -> SpecLengths:
     found = json.loads(content)
     if isinstance(found, Mapping) and MARK in found:
         kept = _kept(found)
-        return Told(lengths_of(kept), (File(path, content),), kept=kept)
+        return SpecLengths(lengths_of(kept), (File(path, content),), kept=kept)
     lengths = _in_order(found) if isinstance(found, list) else _histogram(found)
-    return Told(lengths, (File(path, content),))
+    return SpecLengths(lengths, (File(path, content),))
 
 
 def lengths_of(kept: KeptLengths) -> Lengths:

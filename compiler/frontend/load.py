@@ -16,7 +16,7 @@ from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.frontend import checks, names
 from tunec.compiler.frontend.calibration import check_calibration
-from tunec.compiler.frontend.compose import Composed, compose, spans_of
+from tunec.compiler.frontend.compose import Composition, compose, spans_of
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import (
     EXTENDS,
@@ -232,7 +232,7 @@ class _Checked(Struct, frozen=True):
     calibration: Calibration | None = None
 
 
-def _completed(composed: Composed, asked: _Asked) -> Any:
+def _completed(composed: Composition, asked: _Asked) -> Any:
     """The data, with its name taken from the file and paths of the command line rebased."""
     if not isinstance(composed.data, dict) or composed.tree is None:
         return composed.data
@@ -247,7 +247,7 @@ def _completed(composed: Composed, asked: _Asked) -> Any:
     return data
 
 
-def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
+def _check(data: Any, composed: Composition, asked: _Asked) -> _Checked:
     tree = composed.tree or Node(start_of(""))
     foreign = tuple(checks.check_kind(data, tree))
     if foreign:
@@ -283,7 +283,7 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
     return _Checked(shape.value, cluster, faults, files, followed, told.lengths, kept.calibration)
 
 
-def _followed(data: Any, model: names.Named, hardware: names.Named) -> dict[str, Any]:
+def _followed(data: Any, model: names.ResolvedName, hardware: names.ResolvedName) -> dict[str, Any]:
     """What was read from other files, by the path in the spec, without catalogue entries."""
     given = data.get("model")
     config = given.get("config") if isinstance(given, Mapping) else given
@@ -293,7 +293,7 @@ def _followed(data: Any, model: names.Named, hardware: names.Named) -> dict[str,
     return found
 
 
-def _cluster(spec: Spec | None, named: names.Named) -> Cluster | None:
+def _cluster(spec: Spec | None, named: names.ResolvedName) -> Cluster | None:
     if spec is not None and isinstance(spec.hardware, Cluster):
         return spec.hardware
     return named.cluster
@@ -316,7 +316,7 @@ def _repeats(fault: Diagnostic, exclusive: Sequence[Diagnostic]) -> bool:
 
 
 def _loaded(
-    checked: _Checked | None, composed: Composed, faults: Iterable[Diagnostic], asked: _Asked
+    checked: _Checked | None, composed: Composition, faults: Iterable[Diagnostic], asked: _Asked
 ) -> Loaded:
     faults = _without_consequences(faults)
     read = _with_files(composed.read, checked.files if checked else (), asked.base)

@@ -15,7 +15,7 @@ SUFFIX: Final = ".measured.yaml"
 """Suffix of the file beside `NAME.yaml`; for a cluster of the catalogue, beside the spec."""
 
 
-class Beside(Struct, frozen=True):
+class MeasuredCluster(Struct, frozen=True):
     """A cluster with its measurements, if there is a file of them."""
 
     cluster: Cluster
@@ -29,19 +29,19 @@ def path_beside(cluster: str, base: Path, file: Path | None = None) -> Path:
     return base / f"{cluster}{SUFFIX}" if file is None else file.with_name(file.stem + SUFFIX)
 
 
-def with_measured(cluster: Cluster, base: Path, file: Path | None = None) -> Beside:
+def with_measured(cluster: Cluster, base: Path, file: Path | None = None) -> MeasuredCluster:
     """Read the measurements of a cluster, if there are any; a faulty file changes nothing."""
     path = path_beside(cluster.name, base, file)
     try:
         if not path.is_file():
-            return Beside(cluster)
+            return MeasuredCluster(cluster)
         content = read_bytes(path)
     except (Unreadable, OSError, ValueError):
-        return Beside(cluster)
+        return MeasuredCluster(cluster)
     return _read(cluster, path, content)
 
 
-def _read(cluster: Cluster, path: Path, content: bytes) -> Beside:
+def _read(cluster: Cluster, path: Path, content: bytes) -> MeasuredCluster:
     from tunec.compiler.frontend.files import format_of
     from tunec.compiler.frontend.nodes import plain
     from tunec.compiler.frontend.parse import parse
@@ -50,14 +50,14 @@ def _read(cluster: Cluster, path: Path, content: bytes) -> Beside:
 
     node, faults = parse(content, str(path), format_of(path))
     if node is None:
-        return Beside(cluster, path, content, faults)
+        return MeasuredCluster(cluster, path, content, faults)
     found = typed(Measured, plain(node), node)
     faults = (*faults, *found.faults)
     if found.value is not None and found.value.cluster != cluster.name:
         faults = (*faults, _of_another(cluster.name, found.value.cluster, path))
     if faults or found.value is None:
-        return Beside(cluster, path, content, faults)
-    return Beside(cluster.calibrated(found.value), path, content)
+        return MeasuredCluster(cluster, path, content, faults)
+    return MeasuredCluster(cluster.calibrated(found.value), path, content)
 
 
 def _of_another(name: str, other: str, path: Path) -> Diagnostic:

@@ -39,7 +39,7 @@ class File(Struct, frozen=True):
         return str(self.path), self.content.decode("utf-8", errors="replace")
 
 
-class Named(Struct, frozen=True):
+class ResolvedName(Struct, frozen=True):
     """The result of following a name."""
 
     faults: tuple[Diagnostic, ...] = ()
@@ -69,25 +69,27 @@ def is_written_as_path(name: str) -> bool:
 # ── models ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def check_model(value: Any, tree: Node, project: Project) -> Named:
+def check_model(value: Any, tree: Node, project: Project) -> ResolvedName:
     """Follow `model`: a catalogue name, a path, or the `config` of inline facts."""
     if isinstance(value, Mapping):
         config = value.get("config")
         here = Place(("model", "config"))
-        return _config_file(config, tree, here, project) if isinstance(config, str) else Named()
+        return (
+            _config_file(config, tree, here, project) if isinstance(config, str) else ResolvedName()
+        )
     if not isinstance(value, str):
-        return Named()
+        return ResolvedName()
     if is_path(value, project.base):
         return _config_file(value, tree, ("model",), project)
     unknown = tuple(unknown_model(value, place(descend(tree, ("model",))[0])))
     cached = hub_config(value) if unknown else None
     if cached is None:
-        return Named(unknown)
+        return ResolvedName(unknown)
     root = hub_folder(value).resolve()
     return _config_file(str(cached), tree, ("model",), Project(project.base, root))
 
 
-def check_stored(data: Mapping[str, Any], model: Named, tree: Node) -> Iterator[Diagnostic]:
+def check_stored(data: Mapping[str, Any], model: ResolvedName, tree: Node) -> Iterator[Diagnostic]:
     """Check that the weights that a config describes suit the method.
 
     A checkpoint's own quantization overrules the one requested on loading (transformers 5.23.0
@@ -119,23 +121,23 @@ def _is_keyed(value: Any, key: str) -> bool:
     return isinstance(value, Mapping) and key in value
 
 
-def _config_file(name: str, tree: Node, at: Place, project: Project) -> Named:
+def _config_file(name: str, tree: Node, at: Place, project: Project) -> ResolvedName:
     path, folder = project.base / name, None
     try:
         folder = path if path.is_dir() else None
         path = path / "config.json" if folder else path
         content = project.read(path, _at(tree, at))
     except Outside as fault:
-        return Named((lies_outside(name, fault, _at(tree, at), at),))
+        return ResolvedName((lies_outside(name, fault, _at(tree, at), at),))
     except (Unreadable, OSError, ValueError) as fault:
         if folder is not None:
-            return Named((_no_config(name, folder, fault, tree, at),))
-        return Named((_unreadable(name, path, fault, tree, at),))
+            return ResolvedName((_no_config(name, folder, fault, tree, at),))
+        return ResolvedName((_unreadable(name, path, fault, tree, at),))
     config, faults = _config(content, str(path), _format_of_config(path))
     if not faults and not isinstance(config, dict):
         message = f"`{shortened(name)}` is not a model's config: it does not hold a mapping"
         config, faults = None, (error("E0305", message, _at(tree, at), path=at),)
-    return Named(faults, (File(path, content),), config=config)
+    return ResolvedName(faults, (File(path, content),), config=config)
 
 
 @cached(16)
@@ -180,27 +182,27 @@ def _unreadable(name: str, path: Path, fault: Exception, tree: Node, at: Place) 
 # ── hardware ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def check_hardware(value: Any, tree: Node, project: Project) -> Named:
+def check_hardware(value: Any, tree: Node, project: Project) -> ResolvedName:
     """Follow `hardware`: a catalogue name, a path, or an inline cluster's device names."""
     if isinstance(value, Mapping):
-        return Named(tuple(_faults_of_cluster(value, tree, ("hardware",))))
+        return ResolvedName(tuple(_faults_of_cluster(value, tree, ("hardware",))))
     if not isinstance(value, str):
-        return Named()
+        return ResolvedName()
     if is_path(value, project.base):
         return _cluster_file(value, tree, project)
     return _catalogue_cluster(value, tree, project)
 
 
-def _catalogue_cluster(name: str, tree: Node, project: Project) -> Named:
+def _catalogue_cluster(name: str, tree: Node, project: Project) -> ResolvedName:
     from tunec.schemas.hardware.catalogue import UnknownName, cluster
 
     try:
-        return _measured(Named(cluster=cluster(name)), project)
+        return _measured(ResolvedName(cluster=cluster(name)), project)
     except UnknownName as unknown:
         span = _at(tree, ("hardware",))
         if unknown.uncounted is not None:
-            return Named((_uncounted(name, unknown.near, span),))
-        return Named((_unknown_hardware(name, unknown.near, span),))
+            return ResolvedName((_uncounted(name, unknown.near, span),))
+        return ResolvedName((_unknown_hardware(name, unknown.near, span),))
 
 
 def _unknown_hardware(name: str, near: tuple[str, ...], span: Span) -> Diagnostic:
@@ -244,26 +246,26 @@ def _unsupported(name: str, why: str, span: Span, path: Place) -> Diagnostic:
     )
 
 
-def _cluster_file(name: str, tree: Node, project: Project) -> Named:
+def _cluster_file(name: str, tree: Node, project: Project) -> ResolvedName:
     path, at = project.base / name, ("hardware",)
     try:
         content = project.read(path, _at(tree, at))
     except Outside as fault:
-        return Named((lies_outside(name, fault, _at(tree, at), at),))
+        return ResolvedName((lies_outside(name, fault, _at(tree, at), at),))
     except Unreadable as fault:
-        return Named((_unreadable(name, path, fault, tree, at),))
+        return ResolvedName((_unreadable(name, path, fault, tree, at),))
     node, faults = parse(content, str(path), format_of(path))
     files = (File(path, content),)
     if node is None:
-        return Named(faults, files)
+        return ResolvedName(faults, files)
     data = plain(node)
     found = typed(Cluster, data, node)
     names = tuple(_faults_of_cluster(data, node, ())) if isinstance(data, Mapping) else ()
     every = (*faults, *found.faults, *names)
-    return _measured(Named(every, files, None if every else found.value), project, path)
+    return _measured(ResolvedName(every, files, None if every else found.value), project, path)
 
 
-def _measured(named: Named, project: Project, file: Path | None = None) -> Named:
+def _measured(named: ResolvedName, project: Project, file: Path | None = None) -> ResolvedName:
     """A cluster with the measurements of its runs, if a file beside it has them."""
     if named.cluster is None:
         return named
@@ -271,7 +273,7 @@ def _measured(named: Named, project: Project, file: Path | None = None) -> Named
     if found.path is None:
         return named
     files = (*named.files, File(found.path, found.content))
-    return Named((*named.faults, *found.faults), files, found.cluster)
+    return ResolvedName((*named.faults, *found.faults), files, found.cluster)
 
 
 def _faults_of_cluster(data: Mapping[str, Any], tree: Node, base: Place) -> Iterator[Diagnostic]:

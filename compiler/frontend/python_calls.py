@@ -20,7 +20,7 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.python_functions import called_with, function_of, returned
 from tunec.compiler.frontend.python_names import Function, Module, Site
 from tunec.compiler.frontend.python_scopes import survey
-from tunec.compiler.frontend.python_settings import Given
+from tunec.compiler.frontend.python_settings import ScriptArguments
 from tunec.compiler.frontend.python_values import Values
 from tunec.compiler.frontend.text import Origin
 from tunec.schemas.frozen import replace
@@ -107,7 +107,10 @@ class Calls(Struct, frozen=True):
 
 
 def read_calls(
-    text: str, origin: Origin, is_wanted: Callable[[str], bool], given: Given | None = None
+    text: str,
+    origin: Origin,
+    is_wanted: Callable[[str], bool],
+    given: ScriptArguments | None = None,
 ) -> tuple[Calls | None, Diagnostic | None]:
     """The calls whose origin is wanted, in the order of the file, or the fault of its syntax.
 

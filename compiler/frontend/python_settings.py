@@ -34,7 +34,7 @@ _DEEPEST: Final = 12
 _NONE: Final = ast.Constant(None)
 
 
-class Given(Struct, frozen=True):
+class ScriptArguments(Struct, frozen=True):
     """The words after a script on the command lines that start it."""
 
     flags: tuple[tuple[str, Words | None], ...] = ()
@@ -46,16 +46,16 @@ class Given(Struct, frozen=True):
     """Whether any command line is known."""
 
 
-BY_ITSELF: Final = Given()
+BY_ITSELF: Final = ScriptArguments()
 
 
-def given_by(lines: Sequence[Sequence[str | None]]) -> Given:
+def given_by(lines: Sequence[Sequence[str | None]]) -> ScriptArguments:
     """The flags that several command lines share; None: a word that is only known at run time."""
     read = [_line(each) for each in lines]
     names = dict.fromkeys(name for each in read for name in each)
     every = {name: {each.get(name, ("", "absent")) for each in read} for name in names if name}
     flags = tuple((name, found.pop() if len(found) == 1 else None) for name, found in every.items())
-    return Given(flags, "" in names, is_started=bool(lines))
+    return ScriptArguments(flags, "" in names, is_started=bool(lines))
 
 
 def _line(words: Sequence[str | None]) -> dict[str, Words | None]:
@@ -79,7 +79,7 @@ def _line(words: Sequence[str | None]) -> dict[str, Words | None]:
 class Settings(Origins, kw_only=True, dict=True):
     """The values of a file's names by its command line, and by the only call of a function."""
 
-    given: Given | None = None
+    given: ScriptArguments | None = None
     """None: the command line is not known."""
 
     def constant(self, name: str, scope: Scope) -> _Found | None:

@@ -24,27 +24,29 @@ _FREE: Final = frozenset({"config", "processor"})
 """Fields that hold a foreign document unchanged, with its lists."""
 
 
-class Typed(Struct, Generic[ShapeT], frozen=True):
+class TypingResult(Struct, Generic[ShapeT], frozen=True):
     """The result of typing: the value, or its faults."""
 
     value: ShapeT | None
     faults: tuple[Diagnostic, ...]
 
 
-def typed(shape: type[ShapeT], data: Any, tree: Node, hidden: Iterable[Path] = ()) -> Typed[ShapeT]:
+def typed(
+    shape: type[ShapeT], data: Any, tree: Node, hidden: Iterable[Path] = ()
+) -> TypingResult[ShapeT]:
     """Type a document strictly: a text is no number and a number no text.
 
     Faults at or below the paths in `hidden` are left out, since others have reported them.
     """
     try:
-        return Typed(shape.model_validate(tuples(data), strict=True), ())
+        return TypingResult(shape.model_validate(tuples(data), strict=True), ())
     except ValidationError as problem:
         found = _faults(problem, data)
     from tunec.compiler.frontend.type_faults import explain
 
     covered = tuple(hidden)
     kept = [each for each in found if not _is_hidden(each.path, covered)]
-    return Typed(None, tuple(explain(each, shape, data, tree) for each in kept))
+    return TypingResult(None, tuple(explain(each, shape, data, tree) for each in kept))
 
 
 def _is_hidden(path: Path, covered: Iterable[Path]) -> bool:

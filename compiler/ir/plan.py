@@ -48,7 +48,7 @@ def _reader(paths: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
 _READ: Final = {group: _reader(paths) for group, paths in _PATHS.items()}
 
 
-class Undecided(LookupError):
+class GroupNotDecided(LookupError):
     """A pass read a group that no earlier pass decides: a bug in the pipeline's order."""
 
 
@@ -146,7 +146,7 @@ class Draft(Struct, frozen=True):
 
     def _group(self, name: str) -> Any:
         if name not in self.groups:
-            raise Undecided(name)
+            raise GroupNotDecided(name)
         return self.groups[name]
 
     @property

@@ -155,7 +155,7 @@ def _grown(at: "_Step | _End | None", path: _Path, result: Any) -> "_Step | _End
 _MOST: Final = 4096
 
 
-class Grouped:
+class PlanRenderer:
     """Renders plans as text group by group; each text is a pure function of the group's values."""
 
     def __init__(self, name: str, write: Callable[[Mapping[str, Any]], str]) -> None:

@@ -257,7 +257,7 @@ class Document(Struct, frozen=True, eq=False, dict=True):
             yield from self._walk(child, f"{path}.")
 
 
-class Named(Struct, frozen=True):
+class FileReference(Struct, frozen=True):
     """The fact that one file names another, in some of the runs that it describes."""
 
     by: str

@@ -12,11 +12,11 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.comments import allowances
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.frontend.nodes import Node, plain
-from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
+from tunec.compiler.frontend.python_settings import BY_ITSELF, ScriptArguments
 from tunec.compiler.frontend.shell_references import SCRIPTS
 from tunec.compiler.frontend.spelling import spelled
 from tunec.compiler.lints.context import OUTSIDE, Missing, Unread
-from tunec.compiler.lints.document import TRAINERS, TRL, Document, Named, Place
+from tunec.compiler.lints.document import TRAINERS, TRL, Document, FileReference, Place
 from tunec.compiler.lints.formats import OPTIONS_FILE, Parsed, hostfile, said_elsewhere
 from tunec.compiler.lints.formats import with_inline_json as with_json
 from tunec.compiler.lints.kinds import DATA_SETS, EXPLAINED, data_sets, kind_of, known_keys
@@ -34,7 +34,7 @@ from tunec.compiler.lints.neighbours import (
     starts_of,
     written_by,
 )
-from tunec.compiler.lints.parses import Parses, as_read, listed, of_somebody
+from tunec.compiler.lints.parses import Parses, as_read, as_warnings, listed
 from tunec.compiler.lints.recognition import of_kind
 from tunec.compiler.lints.repository import Reach, called_as, near, reach_of, unreadable
 from tunec.compiler.lints.views import views
@@ -58,7 +58,7 @@ class Reading(Struct, frozen=True):
     """Faults of a file's text, such as its syntax."""
     sources: Mapping[str, str] = field(default_factory=dict)
     allowances: tuple[Allowance, ...] = ()
-    named: tuple[Named, ...] = ()
+    named: tuple[FileReference, ...] = ()
     beside: tuple[Document, ...] = ()
     """Documents of other commands, which are separate runs."""
 
@@ -82,9 +82,9 @@ class _Reader(Struct):
     followed: int = 0
     methods: dict[Path, str] = field(default_factory=dict)  # what TRL's command trains by a file
     configuring: set[str] = field(default_factory=set)  # scripts with the trainer's arguments
-    named: list[Named] = field(default_factory=list)
-    starts: dict[str, Given] = field(default_factory=dict)  # what lines give to scripts
-    given: dict[str, Given] = field(default_factory=dict)  # the same, by the file's name
+    named: list[FileReference] = field(default_factory=list)
+    starts: dict[str, ScriptArguments] = field(default_factory=dict)  # what lines give to scripts
+    given: dict[str, ScriptArguments] = field(default_factory=dict)  # the same, by the file's name
 
     def file(self, path: Path) -> None:
         """Read a named file and the files that it refers to."""
@@ -297,7 +297,7 @@ class _Reader(Struct):
     def _names(self, document: Document, found: Path, path: Path) -> str:
         """Record that a document names a file, and return the file's name."""
         name = str(called_as(found, path))
-        self.named.append(Named(document.name, document.alternatives, name))
+        self.named.append(FileReference(document.name, document.alternatives, name))
         return name
 
     def _follow(self, place: Any, path: Path) -> None:
@@ -313,7 +313,7 @@ class _Reader(Struct):
             self.missing.append(Missing(place, str(place.value), self._why(place.value, path)))
         elif text:  # a here-document
             name = f"{script}/{Path(place.value).name}"
-            self.named.append(Named(place.document.name, place.document.alternatives, name))
+            self.named.append(FileReference(place.document.name, place.document.alternatives, name))
             self.text(name, text)
 
     def _why(self, named: str, path: Path) -> str:
@@ -357,7 +357,7 @@ def read_texts(
             exact = [place.value] if place.value in reader.sources else [*reader.sources]
             found = next((each for each in exact if is_among(place.value, (each,))), None)
             if found is not None:
-                reader.named.append(Named(document.name, document.alternatives, found))
+                reader.named.append(FileReference(document.name, document.alternatives, found))
             elif not document.is_view:
                 reader.missing.append(Missing(place, str(place.value), "there is no such file"))
     return _finished(reader)
@@ -366,7 +366,7 @@ def read_texts(
 def _finished(reader: _Reader) -> Reading:
     engines, missing = as_shipped(reader.documents, reader.missing)
     documents = tuple(_settled([*reader.documents, *engines], reader.targets, reader.readers))
-    faults = of_somebody(reader.faults, documents, reader.texts, reader.targets)
+    faults = as_warnings(reader.faults, documents, reader.texts, reader.targets)
     return Reading(
         documents,
         missing,

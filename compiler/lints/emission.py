@@ -27,7 +27,7 @@ from tunec.compiler.lints.rule import Rule, findings_of, is_elsewhere
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Target
-from tunec.schemas.caches import Kept
+from tunec.schemas.caches import BoundedCache
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span, start_of
 
@@ -174,7 +174,7 @@ def _around(path: str) -> Iterator[str]:
         yield path.partition("[")[0]
 
 
-_TABLES: Final = Kept[Table]("compiler.lints.emission.tables", 256, lasting=True)
+_TABLES: Final = BoundedCache[Table]("compiler.lints.emission.tables", 256, lasting=True)
 
 
 def table_of(file: File, dialect: Dialect) -> Table:
@@ -317,7 +317,7 @@ class _Judged(Struct, frozen=True):
         return sorted((*self.found, *found), key=lambda each: each.id)
 
 
-class Remembered(Struct):
+class FindingsCache(Struct):
     """Caches the findings in the files of one spec."""
 
     _judged: dict[tuple[Any, ...], _Judged] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_notebook
 from tunec.compiler.frontend.parse import parse
-from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
+from tunec.compiler.frontend.python_settings import BY_ITSELF, ScriptArguments
 from tunec.compiler.frontend.text import Origin, decode
 from tunec.compiler.lints.kinds import fields_of
 from tunec.schemas.frozen import replace
@@ -100,12 +100,12 @@ class Parsed(Struct, frozen=True):
 Parses = tuple[tuple[Parsed, ...], list[Diagnostic]]
 
 
-def parse_text(name: str, content: bytes | str, given: Given = BY_ITSELF) -> Parses:
+def parse_text(name: str, content: bytes | str, given: ScriptArguments = BY_ITSELF) -> Parses:
     """The documents of a file, given the arguments that start it, and every syntax fault."""
     return _notebook(name, content) if is_notebook(name) else _parsed(name, content, given)
 
 
-def _parsed(name: str, content: bytes | str, given: Given) -> Parses:
+def _parsed(name: str, content: bytes | str, given: ScriptArguments) -> Parses:
     text, fault = decode(content, Origin(name), bom_allowed=True)
     if fault is not None:
         return (), [fault]
@@ -226,7 +226,7 @@ def _trains(part: "ShellDocument") -> bool:
     return starts or part.dialect is not None or bool(part.references)
 
 
-def _python(name: str, text: str, given: Given) -> Parses:
+def _python(name: str, text: str, given: ScriptArguments) -> Parses:
     from tunec.compiler.lints.python_files import read_python
 
     calls, fault = read_python(text, Origin(name), given)

@@ -105,7 +105,7 @@ def _kind(document: Document) -> Kind:
     return kind, document.format in _BY_FLAGS
 
 
-class Grouped(Struct, frozen=True):
+class RunFiles(Struct, frozen=True):
     """The files of each run."""
 
     runs: tuple[Group, ...]
@@ -113,11 +113,11 @@ class Grouped(Struct, frozen=True):
     """Folders with so many choices that each choice is read without the others."""
 
 
-def grouped(parts: Sequence[Part]) -> Grouped:
+def grouped(parts: Sequence[Part]) -> RunFiles:
     """Group parts into runs, in the order in which they were named."""
     heads = tuple(_heads(parts))
     if not any(_clash(one, other) or _is_declined(one, other) for one, other in _pairs(heads)):
-        return Grouped((heads,) if heads else ())
+        return RunFiles((heads,) if heads else ())
     folders: dict[Path, list[Part]] = {}
     for part in heads:
         folders.setdefault(part.path.parent, []).append(part)
@@ -130,7 +130,7 @@ def grouped(parts: Sequence[Part]) -> Grouped:
             found = _alone(here)
             crowded.append(folder)
         runs += found
-    return Grouped(tuple(_served(runs)), tuple(crowded))
+    return RunFiles(tuple(_served(runs)), tuple(crowded))
 
 
 def _heads(parts: Sequence[Part]) -> Iterator[Part]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.frontend.python_settings import Given, given_by
+from tunec.compiler.frontend.python_settings import ScriptArguments, given_by
 from tunec.compiler.frontend.shell_variables import UNKNOWN as LEFT_OPEN
 from tunec.compiler.frontend.shell_written import written_in
 from tunec.compiler.lints.context import Missing
@@ -47,7 +47,7 @@ def script_of(started: str) -> str:
     return f"{started.replace('.', '/')}.py"
 
 
-def starts_of(parsed: Iterable[Parsed]) -> Mapping[str, Given]:
+def starts_of(parsed: Iterable[Parsed]) -> Mapping[str, ScriptArguments]:
     """The arguments that launch lines give each script, by the name they use for the script."""
     lines: dict[str, list[list[str | None]]] = {}
     for each in parsed:

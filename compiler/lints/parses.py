@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.json_nodes import COMMA, COMMENT, outline
-from tunec.compiler.frontend.python_settings import Given
+from tunec.compiler.frontend.python_settings import ScriptArguments
 from tunec.compiler.frontend.text import MAX_BYTES, Origin, decode
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.formats import Parsed, parse_text
@@ -29,9 +29,9 @@ class Parses(Struct):
     It is for one set of targets and of readers.
     """
 
-    _parsed: dict[tuple[str, bytes | str, Given], tuple[tuple[Parsed, ...], list[Diagnostic]]] = (
-        field(default_factory=dict)
-    )
+    _parsed: dict[
+        tuple[str, bytes | str, ScriptArguments], tuple[tuple[Parsed, ...], list[Diagnostic]]
+    ] = field(default_factory=dict)
     _known: dict[int, Known | None] = field(default_factory=dict)
     """By the identity of the parsed content, which `_parsed` keeps."""
 
@@ -39,7 +39,7 @@ class Parses(Struct):
         self,
         name: str,
         content: bytes | str,
-        given: Given,
+        given: ScriptArguments,
         targets: Mapping[str, Target],
         readers: Sequence[str],
     ) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
@@ -116,7 +116,7 @@ _FILLING: Final = frozenset({*TRAINERS, "accelerate", "axolotl", "simpletuner", 
 _NOTE: Final = "deepspeed.initialize reads it by hjson; transformers and accelerate refuse it"
 
 
-def of_somebody(
+def as_warnings(
     faults: Iterable[Diagnostic],
     documents: Iterable[Document],
     sources: Mapping[str, str],
@@ -158,7 +158,7 @@ def _is_to_fill_in(fault: Diagnostic, text: str) -> bool:
 
 
 def is_of_nobody(fault: Diagnostic) -> bool:
-    """Whether a fault is of a file of which `of_somebody` only warns."""
+    """Whether a fault is of a file of which `as_warnings` only warns."""
     return _STRANGE in fault.notes
 
 

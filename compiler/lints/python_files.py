@@ -13,7 +13,7 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_notebook
 from tunec.compiler.frontend.python_calls import Call, Calls, read_calls, syntax_fault
 from tunec.compiler.frontend.python_origins import imported
-from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
+from tunec.compiler.frontend.python_settings import BY_ITSELF, ScriptArguments
 from tunec.compiler.frontend.text import Origin
 from tunec.compiler.lints.document import READ_ONCE, TRAINERS, counts_when_set_later
 from tunec.compiler.lints.kinds import LOADING, fields_of
@@ -22,7 +22,7 @@ from tunec.compiler.lints.python_runs import (
     in_runs,
     is_accelerator,
     is_plugin,
-    plugged,
+    plugin_settings,
     short_of,
 )
 from tunec.schemas.caches import cached
@@ -98,7 +98,7 @@ def is_of_tests(path: str) -> bool:
 
 
 def read_python(
-    text: str, origin: Origin, given: Given = BY_ITSELF
+    text: str, origin: Origin, given: ScriptArguments = BY_ITSELF
 ) -> tuple[tuple[Found, ...], Diagnostic | None]:
     """The documents of a Python file, each with its runs; raises nothing.
 
@@ -196,7 +196,7 @@ def _found(calls: Calls) -> Iterator[Found]:
     bits = [each for each in calls.found if short_of(each.origin) == _BITS]
     for call in calls.found:
         if is_accelerator(call.origin):
-            yield from plugged(call, calls)
+            yield from plugin_settings(call, calls)
             continue
         short = short_of(call.origin)
         is_reset = not calls.module.reset.isdisjoint(call.site.targets)

@@ -216,7 +216,7 @@ def is_plugin(origin: str) -> bool:
     return short_of(origin) in _PLUGINS
 
 
-def plugged(call: Call, calls: Calls) -> Iterator[Found]:
+def plugin_settings(call: Call, calls: Calls) -> Iterator[Found]:
     """The settings that a plugin gives `Accelerator`, under the keys of accelerate's own file.
 
     accelerate 1.0.1 to 1.15.0 utils/dataclasses.py: variables of the launcher may set the others.

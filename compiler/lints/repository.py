@@ -20,7 +20,7 @@ from tunec.compiler.frontend.notebook import is_notebook
 from tunec.compiler.frontend.project import Outside, project_root, require_inside
 from tunec.compiler.lints.environment import Pin
 from tunec.compiler.lints.requirement_files import (
-    Stated,
+    StatedRequirement,
     included,
     of_notebook,
     rank_of,
@@ -111,10 +111,10 @@ def called_as(found: Path, by: Path) -> Path:
     return found if by.is_absolute() else Path(os.path.relpath(found))
 
 
-class Said(Struct, frozen=True):
+class RankedRequirement(Struct, frozen=True):
     """A requirement, where it is written, and how early that is believed."""
 
-    stated: Stated
+    stated: StatedRequirement
     where: str
     rank: int
 
@@ -145,23 +145,23 @@ class Repository(Struct, frozen=True):
             self.folders[folder] = _chosen(self._said(folder, by))
         return self.folders[folder]
 
-    def _said(self, folder: Path, by: Path) -> Iterator[Said]:
+    def _said(self, folder: Path, by: Path) -> Iterator[RankedRequirement]:
         for name in _names(folder):
             rank = rank_of(name)
             if rank is not None:
                 yield from self._of_file(folder / name, rank, by)
 
-    def _of_cells(self, path: Path) -> Iterator[Said]:
+    def _of_cells(self, path: Path) -> Iterator[RankedRequirement]:
         """What a notebook installs itself, which holds for no other file."""
         text = self._text(path, path)
         for each in () if text is None else of_notebook(text, path.name):
-            yield Said(each, f"{called_as(path, path)}:{each.line}", 0)
+            yield RankedRequirement(each, f"{called_as(path, path)}:{each.line}", 0)
 
     def _is_of_colab(self, path: Path) -> bool:
         text = self._text(path, path) if is_notebook(path.name) else None
         return text is not None and _COLAB.search(text) is not None and not _INSTALLS.search(text)
 
-    def _of_file(self, path: Path, rank: int, by: Path) -> Iterator[Said]:
+    def _of_file(self, path: Path, rank: int, by: Path) -> Iterator[RankedRequirement]:
         waiting, seen = [path], set[Path]()
         while waiting and len(seen) < _MOST_INCLUDED:
             file = waiting.pop()
@@ -170,7 +170,7 @@ class Repository(Struct, frozen=True):
             if text is None:
                 continue
             for each in stated(file.name, text):
-                yield Said(each, f"{called_as(file, by)}:{each.line}", rank)
+                yield RankedRequirement(each, f"{called_as(file, by)}:{each.line}", rank)
             if file.suffix == ".txt":
                 waiting += (file.parent / each for each in included(text))
 
@@ -195,14 +195,14 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _chosen(said: Iterable[Said]) -> Mapping[str, Pin]:
-    by_package: dict[str, list[Said]] = {}
+def _chosen(said: Iterable[RankedRequirement]) -> Mapping[str, Pin]:
+    by_package: dict[str, list[RankedRequirement]] = {}
     for each in said:
         by_package.setdefault(each.stated.package, []).append(each)
     return {package: _pin(every) for package, every in by_package.items()}
 
 
-def _pin(said: list[Said]) -> Pin:
+def _pin(said: list[RankedRequirement]) -> Pin:
     """What is believed first; of a range, the one release that something else names within it."""
     first = min(each.rank for each in said)
     held = [each for each in said if each.rank == first]
@@ -251,12 +251,12 @@ _LISTS: Final = (rank_of("requirements.txt"), rank_of("requirements_train.txt"))
 """Lists that lie side by side: which one is installed is not known where they disagree."""
 
 
-def _differs(each: Said, pin: Pin) -> bool:
+def _differs(each: RankedRequirement, pin: Pin) -> bool:
     exact = each.stated.exact
     return each.stated.is_own or (exact is not None and pin.exact not in (None, exact))
 
 
-def _of(held: list[Said]) -> Pin:
+def _of(held: list[RankedRequirement]) -> Pin:
     ranges = dict.fromkeys(each.stated.releases for each in held)
     is_own = any(each.stated.is_own for each in held)
     return Pin(held[0].stated.package, tuple(ranges), held[0].where, is_own)

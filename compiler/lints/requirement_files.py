@@ -59,7 +59,7 @@ _OF_TRAINING: Final = re.compile(
 _CONDA: Final = {"pytorch": "torch"}
 
 
-class Stated(Struct, frozen=True):
+class StatedRequirement(Struct, frozen=True):
     """One requirement, as it is written."""
 
     package: str
@@ -77,7 +77,7 @@ class Stated(Struct, frozen=True):
         return text.lstrip("=") if is_one else None
 
 
-def requirement(text: str, line: int) -> Stated | None:
+def requirement(text: str, line: int) -> StatedRequirement | None:
     """A requirement as pip writes it; None where it is none, names no release, or is of another OS.
 
     One of a commit may be of any release. A comment begins after a blank, as in a requirements
@@ -87,29 +87,31 @@ def requirement(text: str, line: int) -> Stated | None:
     if (by_git := _BY_GIT.fullmatch(text)) and by_git["of"].lower() in _MAKERS:
         of = by_git["of"].lower()
         if by_git["owner"].lower() not in _MAKERS[of]:
-            return Stated(_OF_REPOSITORY.get(of, of), ANY, line, is_own=True)
+            return StatedRequirement(_OF_REPOSITORY.get(of, of), ANY, line, is_own=True)
     if by_path := _BY_PATH.fullmatch(text):
         is_own = _BUILT.search(f"{by_path['path']}/") is None
-        return Stated(plain_name(by_path["name"]), ANY, line, is_own=is_own)
+        return StatedRequirement(plain_name(by_path["name"]), ANY, line, is_own=is_own)
     if commit := _COMMIT.fullmatch(text):
         of = commit["of"].lower()
-        return Stated(plain_name(commit["name"] or _OF_REPOSITORY.get(of, of)), ANY, line)
+        return StatedRequirement(
+            plain_name(commit["name"] or _OF_REPOSITORY.get(of, of)), ANY, line
+        )
     found = _REQUIREMENT.fullmatch(text)
     if found is None or _ELSEWHERE.search(found["marker"] or ""):
         return None
     return _stated(found["name"], found["bounds"] or f"=={found['tag']}", line)
 
 
-def _stated(name: str, bounds: str, line: int) -> Stated | None:
+def _stated(name: str, bounds: str, line: int) -> StatedRequirement | None:
     releases = Releases(re.sub(r"\s", "", bounds))
     try:
         releases.contains(Version("1"))
     except (InvalidVersion, ValueError):
         return None
-    return Stated(plain_name(name), releases, line)
+    return StatedRequirement(plain_name(name), releases, line)
 
 
-def _each(lines: Iterable[tuple[str, int]]) -> Iterator[Stated]:
+def _each(lines: Iterable[tuple[str, int]]) -> Iterator[StatedRequirement]:
     found = (requirement(text, line) for text, line in lines)
     return (each for each in found if each is not None)
 
@@ -118,7 +120,7 @@ def _numbered(text: str) -> Iterator[tuple[str, int]]:
     return ((line, number) for number, line in enumerate(text.splitlines(), 1))
 
 
-def _requirements(text: str) -> Iterator[Stated]:
+def _requirements(text: str) -> Iterator[StatedRequirement]:
     return _each(_numbered(text))
 
 
@@ -134,7 +136,7 @@ def _line_of(text: str, word: str) -> int:
 # ── pyproject.toml, locks ────────────────────────────────────────────────────────────────────────
 
 
-def _pyproject(text: str) -> Iterator[Stated]:
+def _pyproject(text: str) -> Iterator[StatedRequirement]:
     try:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -162,14 +164,14 @@ def _to_train(groups: Mapping[str, Any]) -> Iterator[Any]:
     return (value for name, value in groups.items() if _OF_TRAINING.search(name.lower()))
 
 
-def _itself(name: object, version: object, text: str) -> Iterator[Stated]:
+def _itself(name: object, version: object, text: str) -> Iterator[StatedRequirement]:
     """The release of a program in its own repository."""
     if isinstance(name, str) and isinstance(version, str):
         found = _stated(name, f"=={version}", _line_of(text, version))
         yield from (found,) if found is not None else ()
 
 
-def _of_poetry(name: str, value: Any, text: str) -> Iterator[Stated]:
+def _of_poetry(name: str, value: Any, text: str) -> Iterator[StatedRequirement]:
     words = value if isinstance(value, list) else [value]
     at = re.search(rf"(?m)^\s*[\"']?{re.escape(name)}[\"']?\s*=", text)
     line = _line_of(text, at[0].strip() if at else name)
@@ -199,7 +201,7 @@ def _bound_of_poetry(word: str) -> str:
     return f">={version},<{'.'.join(map(str, above))}"
 
 
-def _lock(text: str) -> Iterator[Stated]:
+def _lock(text: str) -> Iterator[StatedRequirement]:
     """uv.lock and poetry.lock: a table for each package, which begins with name and version."""
     for each in re.finditer(r'(?m)^name = "([^"]+)"\nversion = "([^"]+)"', text):
         found = _stated(each[1], f"=={each[2]}", 1 + text.count("\n", 0, each.start()))
@@ -210,7 +212,7 @@ def _lock(text: str) -> Iterator[Stated]:
 # ── setup.py, setup.cfg ──────────────────────────────────────────────────────────────────────────
 
 
-def _setup(text: str) -> Iterator[Stated]:
+def _setup(text: str) -> Iterator[StatedRequirement]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -266,7 +268,7 @@ def _is_for_developers(node: ast.expr | None) -> bool:
     return isinstance(word, str) and bool(_FOR_DEVELOPERS.search(word.lower()))
 
 
-def _setup_cfg(text: str) -> Iterator[Stated]:
+def _setup_cfg(text: str) -> Iterator[StatedRequirement]:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(text)
@@ -284,7 +286,7 @@ _OF_CONDA: Final = re.compile(r"\s*-\s*[\"']?(?:[\w-]+::)?(?P<word>[^\"'#]+?)[\"
 _SINGLE: Final = re.compile(r"([\w.-]+)\s*=\s*(\d[\w.*]*)(?:=.*)?")
 
 
-def _environment(text: str) -> Iterator[Stated]:
+def _environment(text: str) -> Iterator[StatedRequirement]:
     """conda's `name=1.2` is any release that begins so; what stands below `pip:` is pip's."""
     for line, number in _numbered(text):
         found = _OF_CONDA.fullmatch(line)
@@ -304,7 +306,7 @@ _IN_TEXT: Final = re.compile(
 _INSTALL: Final = re.compile(r"\bpip3?\s+install\s+(?P<words>(?:\\\n|[^`|&;\n])*)")
 
 
-def _commands(text: str) -> Iterator[Stated]:
+def _commands(text: str) -> Iterator[StatedRequirement]:
     """What lines of `pip install` name."""
     for command in _INSTALL.finditer(text):
         for word in re.finditer(r"[^\s\\]+", command["words"]):
@@ -312,12 +314,12 @@ def _commands(text: str) -> Iterator[Stated]:
             yield from _each([(word[0].strip("\"'"), line)])
 
 
-def _script(text: str) -> Iterator[Stated]:
+def _script(text: str) -> Iterator[StatedRequirement]:
     """What a script installs before it starts the program; its comments install nothing."""
     return _commands(re.sub(r"(?m)^[ \t]*#.*", "", text))
 
 
-def of_notebook(text: str, file: str) -> Iterator[Stated]:
+def of_notebook(text: str, file: str) -> Iterator[StatedRequirement]:
     """What the cells of a notebook install."""
     cells, _ = read_notebook(text, file)
     if cells is not None:
@@ -325,7 +327,7 @@ def of_notebook(text: str, file: str) -> Iterator[Stated]:
             yield replace(each, line=cells.origin.lines[each.line - 1].places[0][0])
 
 
-def _read_me(text: str) -> Iterator[Stated]:
+def _read_me(text: str) -> Iterator[StatedRequirement]:
     """Commands that stand by themselves: in a line, or between backticks."""
     kept = {text.count("\n", 0, each.start()) for each in _IN_TEXT.finditer(text)}
     lines = text.split("\n")
@@ -338,7 +340,7 @@ def _read_me(text: str) -> Iterator[Stated]:
 
 # ── which file is which ──────────────────────────────────────────────────────────────────────────
 
-Read = Callable[[str], Iterator[Stated]]
+Read = Callable[[str], Iterator[StatedRequirement]]
 _KINDS: Final[tuple[tuple[str, Read], ...]] = (
     (r"uv\.lock|poetry\.lock", _lock),
     (r"requirements\.txt", _requirements),
@@ -361,7 +363,7 @@ def rank_of(name: str) -> int | None:
     return None if is_for_others else next(ranks, None)
 
 
-def stated(name: str, text: str) -> Iterator[Stated]:
+def stated(name: str, text: str) -> Iterator[StatedRequirement]:
     """Every requirement of a file that `rank_of` knows."""
     rank = rank_of(PurePath(name).name)
     read = _requirements if rank is None else _KINDS[rank][1]

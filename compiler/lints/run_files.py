@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
-from tunec.compiler.lints.document import TRL, Document, Named
+from tunec.compiler.lints.document import TRL, Document, FileReference
 from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.grouping import Group, Part, grouped, part_of
 from tunec.compiler.lints.neighbours import is_python
@@ -169,7 +169,7 @@ _MOST_FOLDERS: Final = 10_000
 """The end of a walk: a larger folder is not one project, but a disk with many."""
 
 
-class Gathered(Struct, frozen=True):
+class GatheredFiles(Struct, frozen=True):
     """Files that were named, or found below named folders."""
 
     files: Mapping[Path, bool]
@@ -186,7 +186,7 @@ def _nothing(_: Path) -> bool:
     return False
 
 
-def files_of(paths: Iterable[Path], leaves_out: LeavesOut = _nothing) -> Gathered:
+def files_of(paths: Iterable[Path], leaves_out: LeavesOut = _nothing) -> GatheredFiles:
     """Each file once, with folders replaced by the files below them that are not left out.
 
     Hidden folders, links to folders, other file systems and package folders are not entered, and at
@@ -202,7 +202,7 @@ def files_of(paths: Iterable[Path], leaves_out: LeavesOut = _nothing) -> Gathere
             cut.append(path)
         for each in files or (path,):
             every.setdefault(each, bool(files))
-    return Gathered(every, tuple(cut))
+    return GatheredFiles(every, tuple(cut))
 
 
 def _below(folder: Path, leaves_out: LeavesOut) -> Iterator[Path | None]:
@@ -302,7 +302,9 @@ def _overlaid(reading: Reading) -> Reading:
     )
 
 
-def _under_flags(document: Document, flags: Sequence[Document], named: Sequence[Named]) -> Document:
+def _under_flags(
+    document: Document, flags: Sequence[Document], named: Sequence[FileReference]
+) -> Document:
     """A document overridden by the flags of the commands that name it."""
     by = {each.by for each in named if Path(each.file).resolve() == Path(document.name).resolve()}
     mine = [e for e in flags if e.kind == document.kind and e.name in by]
@@ -350,7 +352,7 @@ def _narrowed(reading: Reading, name: str, number: int) -> Reading:
     )
 
 
-def _reached(first: Sequence[Named], every: Sequence[Named]) -> frozenset[Path]:
+def _reached(first: Sequence[FileReference], every: Sequence[FileReference]) -> frozenset[Path]:
     """The resolved paths of the named files and, in turn, of the files that they name.
 
     `first` is a part of `every`.

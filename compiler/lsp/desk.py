@@ -30,7 +30,7 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.units import format_bytes
 
 
-class Committed(NamedTuple):
+class CommittedSpec(NamedTuple):
     """A spec as it is in the last commit."""
 
     commit: str
@@ -44,9 +44,9 @@ class Changes(NamedTuple):
     markdown: str
 
 
-def committed(
-    analysis: Analysis, around: Surroundings, known: Committed | None
-) -> Committed | None:
+def committed_spec(
+    analysis: Analysis, around: Surroundings, known: CommittedSpec | None
+) -> CommittedSpec | None:
     """The spec of the last commit, or `known` if that is still current; None if there is none."""
     try:
         root = root_of(analysis.path.parent)
@@ -61,7 +61,7 @@ def committed(
         return None
     before = Surroundings(around.registry, read, around.sources)
     text = content.decode("utf-8", "replace")
-    return Committed(commit, analyse(analysis.path, text, before))
+    return CommittedSpec(commit, analyse(analysis.path, text, before))
 
 
 def _at(commit: str, root: Path) -> Instead:
@@ -143,7 +143,7 @@ class Desk:
         self._sources: dict[tuple[Path, ...], OwnSource] = {}
         self.versions: dict[Path, int | None] = {}
         """The version of the text behind each analysis."""
-        self._committed: dict[Path, Committed] = {}
+        self._committed: dict[Path, CommittedSpec] = {}
         self._shown: dict[Path, frozenset[Path]] = {}
         """The files in which the results of each analysis were last shown."""
 
@@ -178,7 +178,7 @@ class Desk:
         analysis = self.analyses.get(path)
         if analysis is None or analysis.planned is None:
             return None
-        found = committed(analysis, self.around(), self._committed.get(path))
+        found = committed_spec(analysis, self.around(), self._committed.get(path))
         if found is None:
             return None
         self._committed[path] = found

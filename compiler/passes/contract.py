@@ -14,7 +14,7 @@ from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.passes.fit.search import Answer
-from tunec.schemas.caches import Kept, cached
+from tunec.schemas.caches import BoundedCache, cached
 from tunec.schemas.shape import Shape
 
 
@@ -42,11 +42,11 @@ class Outcome(Struct, frozen=True):
 Decided = tuple[Outcome, Mapping[str, object]]
 """The outcome of a pass, and the groups that it decides with the pins applied."""
 
-_DECIDED: Final = Kept[Decided]("compiler.passes.contract.decided", 4096)
+_DECIDED: Final = BoundedCache[Decided]("compiler.passes.contract.decided", 4096)
 """Outcomes of passes by their inputs."""
 
 
-class Undecided(LookupError):
+class SlotNotDecided(LookupError):
     """A pass decides a group but leaves out one of its slots."""
 
     def __init__(self, name: str, path: str) -> None:
@@ -95,7 +95,7 @@ class Pass(Struct, frozen=True):
         try:
             return {group: build_group(group, values) for group in self.decides}
         except KeyError as absent:
-            raise Undecided(self.name, str(absent.args[0])) from None
+            raise SlotNotDecided(self.name, str(absent.args[0])) from None
 
     @property
     def minded(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from tunec.compiler.analyses.architecture.image_tokens import (
     image_tokens,
     vision_tokens,
 )
-from tunec.compiler.analyses.packing import cut_tokens, unlearned
+from tunec.compiler.analyses.packing import cut_tokens, samples_without_answer
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
@@ -136,7 +136,7 @@ def _cut(scribe: Scribe, sequence: int) -> None:
         "data.sequence" if data.sequence else "data",
         notes=(
             f"{tokens:,} of {there:,} tokens are never seen: {tokens / there:.1%}",
-            *_emptied(unlearned(lengths, sequence)),
+            *_emptied(samples_without_answer(lengths, sequence)),
         ),
         help=f"raise data.sequence to {lengths.counts[-1][0]} to keep all of them",
     )

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from tunec.compiler.analyses.cadence import (
     checkpoint_bytes,
     evaluation_steps,
-    parted,
     saving_steps,
+    steps_between,
 )
 from tunec.compiler.analyses.counting import Epoch
 from tunec.compiler.analyses.packing import Rows, packed_rows
@@ -229,7 +229,7 @@ def _save_every(
 ) -> tuple[int | None, str]:
     times, steps = scribe.facts.spec.train.checkpoints, length.expected
     if times and steps:
-        return parted(steps, times), "as the spec asks"
+        return steps_between(steps, times), "as the spec asks"
     if times and times == length.epochs:
         return None, "as the spec asks: once an epoch"
     if times:
@@ -286,6 +286,6 @@ def _evaluation(scribe: Scribe, draft: Draft, length: _Length, save: int | None)
         why = "the number of steps is unknown: as often as it saves"
         scribe.say("schedule.evaluation_steps", save or 500, why, *rests)
     else:
-        every = parted(steps, times) if times else evaluation_steps(length.passes, steps)
+        every = steps_between(steps, times) if times else evaluation_steps(length.passes, steps)
         why = "as the spec asks" if times else "once an epoch, and 4 to 10 times over the run"
         scribe.say("schedule.evaluation_steps", every, why, *rests)

@@ -9,10 +9,10 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Pass
 from tunec.compiler.passes.fit.search import Answer
-from tunec.schemas.caches import Kept
+from tunec.schemas.caches import BoundedCache
 
 
-class Taken(NamedTuple):
+class StageResult(NamedTuple):
     """The result of a stage."""
 
     outcomes: tuple[tuple[Pass, Outcome], ...]
@@ -23,7 +23,7 @@ class Taken(NamedTuple):
     """The search's answer, if the stage contains the search."""
 
 
-_TAKEN: Final = Kept[Taken]("compiler.passes.stage.taken", 2048)
+_TAKEN: Final = BoundedCache[StageResult]("compiler.passes.stage.taken", 2048)
 """Results of stages by the inputs of their passes."""
 
 
@@ -37,16 +37,18 @@ class Stage:
     def __init__(self, passes: tuple[Pass, ...]) -> None:
         self.passes = passes
 
-    def take(self, facts: Facts, draft: Draft) -> Taken:
+    def take(self, facts: Facts, draft: Draft) -> StageResult:
         """The result of the passes in order, if no pin depends on what they decide."""
         if len(self.passes) == 1:
             outcome, groups = self.passes[0].decide(facts, draft)
-            return Taken(((self.passes[0], outcome),), groups, outcome.diagnostics, outcome.answer)
+            return StageResult(
+                ((self.passes[0], outcome),), groups, outcome.diagnostics, outcome.answer
+            )
         inputs = (*map(draft.groups.__getitem__, self._reads), *facts.values_at(self._fact_inputs))
         equal = self.passes[0].name, facts.pinned_values(self._minded)
         return _TAKEN.of(inputs, equal, partial(self._taken, facts, draft))
 
-    def _taken(self, facts: Facts, draft: Draft) -> Taken:
+    def _taken(self, facts: Facts, draft: Draft) -> StageResult:
         outcomes: list[tuple[Pass, Outcome]] = []
         decided: dict[str, object] = {}
         for each in self.passes:
@@ -55,7 +57,7 @@ class Stage:
             decided |= groups
         found = tuple(said for _, outcome in outcomes for said in outcome.diagnostics)
         answers = (outcome.answer for _, outcome in outcomes if outcome.answer is not None)
-        return Taken(tuple(outcomes), decided, found, next(answers, None))
+        return StageResult(tuple(outcomes), decided, found, next(answers, None))
 
     @cached_property
     def _reads(self) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ _ARITHMETIC: Final = (
 )
 
 
-class Adapted(Struct, frozen=True):
+class AdaptedFiles(Struct, frozen=True):
     """The files in the form in which they are rehearsed."""
 
     files: Mapping[str, str]
@@ -65,7 +65,7 @@ def adapt(
     *,
     unquantised: str = "",
     script: str = TRAINING,
-) -> Adapted:
+) -> AdaptedFiles:
     """Change the files for `ranks` processes on `device`, and nothing else.
 
     `texts` are the files of the target by name, `script` is the one with the Trainer's arguments.
@@ -88,7 +88,7 @@ def adapt(
         _optimizer(change)
         _trainer_on_cpu(change)
     model = documents.get(MODEL, {})
-    return Adapted(
+    return AdaptedFiles(
         {name: _write(name, each) for name, each in _files(documents, script)},
         _dtype(model),
         _attention(change, model, device),

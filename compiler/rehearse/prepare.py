@@ -19,7 +19,7 @@ from tunec.compiler.rehearse.adapt import (
     DPO,
     SFT,
     TRAINING,
-    Adapted,
+    AdaptedFiles,
     Device,
     adapt,
 )
@@ -183,7 +183,7 @@ def _refuse(case: Case, config: Mapping[str, Any]) -> None:
 def _question(
     plan: Plan,
     small: Mapping[str, Any],
-    adapted: Adapted,
+    adapted: AdaptedFiles,
     device: Device,
     ranks: int,
     steps: int,

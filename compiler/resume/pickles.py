@@ -17,7 +17,7 @@ _MOST: Final = 2**26
 """Most bytes of a file's objects without its tensors; larger files are not read."""
 
 
-class Named:
+class StubObject:
     """Stands for a class or a function, and for every object that it makes."""
 
     def __init__(self, *arguments: Any, **_: Any) -> None:
@@ -25,9 +25,9 @@ class Named:
         self.arguments = arguments
         self.state: Any = None
 
-    def __call__(self, *arguments: Any, **_: Any) -> "Named":
+    def __call__(self, *arguments: Any, **_: Any) -> "StubObject":
         """Ignore the call."""
-        return Named(*arguments)
+        return StubObject(*arguments)
 
     def __setstate__(self, state: Any) -> None:
         """Keep the attributes."""
@@ -48,11 +48,11 @@ class _Reader(pickle._Unpickler):  # noqa: SLF001  see below
 
     def find_class(self, module: str, name: str) -> Any:
         """A placeholder for the name, except for OrderedDict, which is used as it is."""
-        return OrderedDict if (module, name) == ("collections", "OrderedDict") else Named
+        return OrderedDict if (module, name) == ("collections", "OrderedDict") else StubObject
 
     def persistent_load(self, _: Any) -> Any:
         """A placeholder for a tensor's bytes, which are not read."""
-        return Named()
+        return StubObject()
 
 
 def objects(path: Path) -> Any:
@@ -70,7 +70,7 @@ def objects(path: Path) -> Any:
 
 def attributes(found: Any) -> dict[str, Any]:
     """The attributes of a kept object."""
-    state = found.state if isinstance(found, Named) else found
+    state = found.state if isinstance(found, StubObject) else found
     return dict(state) if isinstance(state, dict) else {}
 
 

@@ -32,7 +32,7 @@ _SIZES: Final = 3
 """How many micro batch sizes are shown on each side of the chosen one."""
 
 
-class Considered(Struct, frozen=True):
+class ConsideredLayout(Struct, frozen=True):
     """One layout that the search looked at, and its result."""
 
     name: str
@@ -66,13 +66,13 @@ class Considerations(Struct, frozen=True):
     budget: int
     """Bytes of each device that may be used."""
     host_budget: int | None
-    layouts: tuple[Considered, ...]
+    layouts: tuple[ConsideredLayout, ...]
     """Every layout: the chosen one, those that fit (fastest first), those too large, then the
     refused."""
-    micro_batches: tuple[Considered, ...]
+    micro_batches: tuple[ConsideredLayout, ...]
     """Micro batch sizes near the chosen one, in the chosen layout; empty if nothing fits."""
 
-    def of(self, slot: str) -> tuple[Considered, ...]:
+    def of(self, slot: str) -> tuple[ConsideredLayout, ...]:
         """The alternatives considered for a slot; empty if the search does not decide the slot."""
         if slot == "batch.micro":
             return self.micro_batches
@@ -108,7 +108,7 @@ def _draft(planned: Planned) -> Draft:
 _ORDER: Final[tuple[State, ...]] = ("chosen", "fits", "device memory", "host memory", "refused")
 
 
-def _order(each: Considered) -> tuple[int, float, str]:
+def _order(each: ConsideredLayout) -> tuple[int, float, str]:
     speed = each.step_seconds if each.state == "fits" else float(each.required)
     return _ORDER.index(each.state), speed, each.name
 
@@ -117,7 +117,7 @@ class _Judge(Struct, frozen=True):
     problem: Problem
     answer: Answer
 
-    def considered(self, verdict: Verdict) -> Considered:
+    def considered(self, verdict: Verdict) -> ConsideredLayout:
         """The outcome of one shape."""
         problem, shape = self.problem, verdict.shape
         best = self.answer.best
@@ -127,7 +127,7 @@ class _Judge(Struct, frozen=True):
             state: State = "chosen" if is_chosen else "fits"
             return _with_sums(problem, shape, verdict.best.layout, state, why)
         if verdict.refusal is not None:
-            return Considered(str(shape), _slots(shape), "refused", verdict.refusal)
+            return ConsideredLayout(str(shape), _slots(shape), "refused", verdict.refusal)
         state = "host memory" if verdict.host_required else "device memory"
         smallest = verdict.smallest or layout_of(problem, shape, 1, 1)
         return _with_sums(problem, shape, smallest, state, describe(verdict, problem))
@@ -165,7 +165,7 @@ def _held_against(other: Candidate, best: Candidate) -> list[str]:
 
 def _with_sums(
     problem: Problem, shape: Shape, layout: Layout, state: State, why: str
-) -> Considered:
+) -> ConsideredLayout:
     memory = account(problem.workload, layout, problem.vendor)
     time = step_time(problem.workload, layout, problem.machine)
     return _considered(str(shape), _slots(shape), state, why, memory, time)
@@ -173,9 +173,9 @@ def _with_sums(
 
 def _considered(
     name: str, slots: Mapping[str, Any], state: State, why: str, memory: Account, time: TimeAccount
-) -> Considered:
+) -> ConsideredLayout:
     margin = {f"margin: {term}": value for term, value in memory.margin.items()}
-    return Considered(
+    return ConsideredLayout(
         name,
         slots,
         state,
@@ -199,7 +199,7 @@ def _slots(shape: Shape) -> dict[str, Any]:
 # ── micro batches ────────────────────────────────────────────────────────────────────────────────
 
 
-def _micro_batches(problem: Problem, best: Candidate) -> Iterator[Considered]:
+def _micro_batches(problem: Problem, best: Candidate) -> Iterator[ConsideredLayout]:
     """Micro batch sizes near the chosen one that divide a device's share of the global batch."""
     chosen = best.layout.batch.micro
     share = chosen * best.layout.batch.accumulation

@@ -6,7 +6,7 @@ from typing import Any
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.ledger import Definition, Origin
 from tunec.compiler.ir.values import plain
-from tunec.compiler.review.candidates import Considered
+from tunec.compiler.review.candidates import ConsideredLayout
 from tunec.compiler.review.reasons import Branch, Reasons, span_of
 
 
@@ -61,7 +61,7 @@ def _origin_json(origin: Origin, planned: Planned) -> dict[str, Any]:
     return {"kind": origin.kind, "path": origin.path, **place}
 
 
-def _considered_json(each: Considered) -> dict[str, Any]:
+def _considered_json(each: ConsideredLayout) -> dict[str, Any]:
     judged = {"layout": each.name, "state": each.state, "why": each.why}
     slots = {slot: plain(value) for slot, value in each.slots.items()}
     if each.state == "refused":

@@ -10,7 +10,12 @@ from tunec.compiler.driver import Planned
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.ledger import Alternative, Definition, Origin, Rank
 from tunec.compiler.ir.values import show
-from tunec.compiler.review.candidates import Considerations, Considered, considerations, is_judged
+from tunec.compiler.review.candidates import (
+    Considerations,
+    ConsideredLayout,
+    considerations,
+    is_judged,
+)
 from tunec.schemas.source import Span, dotted
 from tunec.schemas.units import format_bytes
 
@@ -45,7 +50,7 @@ class Reasons(Struct, frozen=True, dict=True):
         """The tree of a slot. KeyError if no definition of the slot exists."""
         return self._slot(slot, 0, frozenset())
 
-    def considered(self, slot: str) -> tuple[Considered, ...]:
+    def considered(self, slot: str) -> tuple[ConsideredLayout, ...]:
         """The alternatives considered for a slot; empty if the search does not decide the slot."""
         if not is_judged(self.planned.facts, slot) or self._considered is None:
             return ()
@@ -120,7 +125,7 @@ def _overruled(
             yield Branch(text, "beaten")
 
 
-def _alternative(slot: str, other: Alternative, by_name: Mapping[str, Considered]) -> Branch:
+def _alternative(slot: str, other: Alternative, by_name: Mapping[str, ConsideredLayout]) -> Branch:
     """A rejected value with its reason, and with its layout's sum if a layout has it."""
     name = other.reason.partition(": ")[0]
     found = by_name.get(name)
@@ -133,7 +138,7 @@ def _alternative(slot: str, other: Alternative, by_name: Mapping[str, Considered
     return Branch(text, "beaten", _sums(found))
 
 
-def _sums(found: Considered) -> tuple[Branch, ...]:
+def _sums(found: ConsideredLayout) -> tuple[Branch, ...]:
     if found.state == "device memory":
         return (Branch(_sum(found.required, found.terms), "sum"),)
     if found.state == "host memory":

@@ -10,7 +10,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined, shown
 from tunec.compiler.lints.document import Place
 from tunec.compiler.translate.admission import PACKAGES, is_ignored
-from tunec.compiler.translate.carried_keys import Kept
+from tunec.compiler.translate.carried_keys import CarriedKey
 from tunec.compiler.translate.leftovers import Read
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.writing import Written
@@ -144,7 +144,7 @@ def with_effect(every: Sequence[tuple[Place, str]]) -> Iterator[Diagnostic]:
         )
 
 
-def in_part(every: Iterable[Kept]) -> Iterator[Diagnostic]:
+def in_part(every: Iterable[CarriedKey]) -> Iterator[Diagnostic]:
     """A warning for each carried key that the new program only follows in part."""
     for each in every:
         if each.apart:

@@ -24,7 +24,7 @@ _OUTPUT: Final = "output"
 """The folder of checkpoints in a bundle, which no spec names."""
 
 
-class Opened(Struct, frozen=True):
+class OpenedBundle(Struct, frozen=True):
     """A directory that `tunec compile` wrote."""
 
     root: Path
@@ -50,13 +50,13 @@ class Opened(Struct, frozen=True):
         return word.partition("/")[0] in self.targets
 
 
-def opened(paths: Iterable[Path], targets: Mapping[str, Target]) -> Opened | None:
+def open_bundle(paths: Iterable[Path], targets: Mapping[str, Target]) -> OpenedBundle | None:
     """The bundle that contains one of the paths, or is one."""
     for each in paths:
         for root in (each, each.parent, each.parent.parent, each.parent.parent.parent):
             if _is_entry(root / RUN):
                 held = {name: one for name, one in targets.items() if (root / name).is_dir()}
-                return Opened(root, held)
+                return OpenedBundle(root, held)
     return None
 
 
@@ -68,7 +68,7 @@ def _is_entry(file: Path) -> bool:
     return any(line.startswith(_HEADER) for line in lines)
 
 
-def with_files(paths: Iterable[Path], bundle: Opened | None) -> tuple[Path, ...]:
+def with_files(paths: Iterable[Path], bundle: OpenedBundle | None) -> tuple[Path, ...]:
     """The named files; for the entry of a bundle, or its directory, all files that it starts."""
     if bundle is None:
         return tuple(paths)
@@ -77,7 +77,7 @@ def with_files(paths: Iterable[Path], bundle: Opened | None) -> tuple[Path, ...]
     return tuple(dict.fromkeys(each for some in every for each in some))
 
 
-def without_script(reading: Reading, bundle: Opened | None) -> Reading:
+def without_script(reading: Reading, bundle: OpenedBundle | None) -> Reading:
     """What was read, without scripts, whose settings come from the bundle's files."""
     if bundle is None:
         return reading
@@ -89,7 +89,9 @@ def without_script(reading: Reading, bundle: Opened | None) -> Reading:
 # ── paths ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def seen_from(values: Mapping[str, Any], bundle: Opened | None, place: Path) -> dict[str, Any]:
+def seen_from(
+    values: Mapping[str, Any], bundle: OpenedBundle | None, place: Path
+) -> dict[str, Any]:
     """Slots with local paths relative to the future spec instead of the bundle.
 
     The directory of checkpoints in the bundle is left out, since the new bundle has its own.
@@ -108,7 +110,7 @@ class _Moved(Struct, frozen=True):
     base: str
     """The directory in which the program is started, relative to the future spec."""
 
-    def slots(self, values: Mapping[str, Any], bundle: Opened) -> Iterator[tuple[str, Any]]:
+    def slots(self, values: Mapping[str, Any], bundle: OpenedBundle) -> Iterator[tuple[str, Any]]:
         for slot, value in values.items():
             if slot == "model.path" and value and is_written_as_path(value):
                 yield slot, self._directory(value)

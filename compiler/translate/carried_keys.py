@@ -22,7 +22,7 @@ _ARGUMENTS: Final = (*TRL, "hf")
 """Kinds of files that hold the Trainer's arguments."""
 
 
-class Kept(Struct, frozen=True):
+class CarriedKey(Struct, frozen=True):
     """A key that was read, and its keys in a new file."""
 
     read: Read
@@ -36,7 +36,7 @@ class Kept(Struct, frozen=True):
 
 def kept_in(
     target: Target, file: File, written: Mapping[str, Json], sources: Sources, dialect: Dialect
-) -> Iterator[Kept]:
+) -> Iterator[CarriedKey]:
     """The keys without a slot that a file gets beside those its rows have `written`.
 
     Keys of the same kind of file stay; those of the Trainer go into every file with its arguments.
@@ -45,7 +45,7 @@ def kept_in(
         keys = _kept(read, target, file, written, dialect, sources)
         if keys is not None:
             is_flag = read.place.document.format == "shell"
-            yield Kept(read, _listed(keys, file, dialect) if is_flag else keys)
+            yield CarriedKey(read, _listed(keys, file, dialect) if is_flag else keys)
     for document in sources.run.documents:
         yield from _told(document, target, file, sources, dialect)
 
@@ -70,7 +70,7 @@ def _kinds(field: Mapping[str, Any]) -> Iterable[Any]:
 
 def _told(
     document: Document, target: Target, file: File, sources: Sources, dialect: Dialect
-) -> Iterator[Kept]:
+) -> Iterator[CarriedKey]:
     """Keys that a dialect's program hands on to the program that runs it, in either direction."""
     reads = {each.key: each for each in sources.reads if each.place.document is document}
     is_through = _is_through_trl(document, target)
@@ -87,7 +87,7 @@ def _told(
         is_told = keys is None or bool(keys)
         if is_told and all(admits(target, file, dialect, key) for key in keys or ()):
             for key in (each for each in carry.keys if each in reads):
-                yield Kept(reads[key], keys or {}, carry.slots, carry.apart(there))
+                yield CarriedKey(reads[key], keys or {}, carry.slots, carry.apart(there))
 
 
 def _is_of_data(slot: str) -> bool:

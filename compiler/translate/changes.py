@@ -13,12 +13,12 @@ from tunec.compiler.driver import Planned
 from tunec.compiler.ir.ledger import Ledger, Rank
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.review.diff.compare import Beside, SpecChange, change_of
+from tunec.compiler.review.diff.compare import IgnoredParts, SpecChange, change_of
 from tunec.compiler.review.diff.effects import Effect, SlotChange, fate_of
 from tunec.compiler.review.diff.intent import NOT_GIVEN, FieldChange
 from tunec.compiler.review.diff.meanings import meaning_of
 from tunec.compiler.review.outcome import Outcome, Pair, outcome_of
-from tunec.compiler.translate.passthrough import Dropped
+from tunec.compiler.translate.passthrough import DroppedKey
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.spec_notes import lacking
 from tunec.compiler.translate.to_spec import Asking, decided, sources_of_files
@@ -115,7 +115,7 @@ def files_of_run(files: Files, asking: Asking) -> FilesOfRun:
     if not sources.run.documents:
         return FilesOfRun(files, sources, why="no file of a known program was read")
     found = decided(sources, asking)
-    lost = tuple(each.place for each in found.keys if isinstance(each, Dropped))
+    lost = tuple(each.place for each in found.keys if isinstance(each, DroppedKey))
     missing = lacking(found.base)
     if missing and not found.base.is_whole:
         return FilesOfRun(files, sources, why="; ".join(missing), lost=lost)
@@ -138,7 +138,7 @@ def compare_files(
     old, new = every[0]
     keys = tuple(_changed_keys(old, new))
     unknown = [key for key, _ in keys if key in old.unjudged | new.unjudged]
-    beside = Beside(_why(every), tuple(path for _, path in unknown))
+    beside = IgnoredParts(_why(every), tuple(path for _, path in unknown))
     effects = (
         _effect(before, after, Pair(name, cluster))
         for (before, after), cluster in zip(every, clusters, strict=True)

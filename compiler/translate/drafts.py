@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from tunec.compiler.read import WRONG_SHAPE, found_plain, settle
 from tunec.compiler.target import Dialect, Entry, File, Json, Target
-from tunec.compiler.translate.carried_keys import Kept, kept_in
-from tunec.compiler.translate.partial import Partial, Unsaid
+from tunec.compiler.translate.carried_keys import CarriedKey, kept_in
+from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.statements import matters
 from tunec.schemas.frozen import replace
@@ -35,7 +35,7 @@ class Draft(Struct, frozen=True):
     file: File
     values: dict[str, Json]
     rows: tuple[Row, ...]
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[CarriedKey, ...] = ()
     """Keys without a slot."""
 
     @property
@@ -99,7 +99,7 @@ def undecided(target: Target, filled: Partial) -> Mapping[str, tuple[File, ...]]
     for file in target.files:
         try:
             filled.ask(file.when)
-        except Unsaid as unsaid:
+        except SlotNotSet as unsaid:
             if not file.is_optional:
                 found[unsaid.slot] = (*found.get(unsaid.slot, ()), file)
         except WRONG_SHAPE:
@@ -112,7 +112,7 @@ def _draft(file: File, known: Partial, filled: Partial, dialect: Dialect) -> Dra
     try:
         if not filled.ask(file.when):
             return None
-    except (Unsaid, *WRONG_SHAPE):
+    except (SlotNotSet, *WRONG_SHAPE):
         return None
     entries = (entry for entry in file.entries if entry.holds_in(dialect))
     rows = tuple(filter(None, (_row(file, entry, known, filled, dialect) for entry in entries)))
@@ -129,7 +129,7 @@ def _row(file: File, entry: Entry, known: Partial, filled: Partial, dialect: Dia
         if not filled.ask(entry.when):
             return None
         written = filled.ask(entry.write) if told or not entry.slots else {}
-    except Unsaid as unsaid:
+    except SlotNotSet as unsaid:
         return Row(entry, {}, needs=unsaid.slot)
     except WRONG_SHAPE:
         return Row(entry, {}, lost=tuple(told))

@@ -14,7 +14,7 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Dialect, Json, Target, refused
 from tunec.compiler.translate.admission import schema_of
 from tunec.compiler.translate.drafts import Draft, Row, undecided
-from tunec.compiler.translate.partial import Partial, Unsaid
+from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.written_targets import is_dialect
 
@@ -330,5 +330,5 @@ def _as_known(found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
     """The diagnostics up to the first that needs an unset slot."""
     try:
         yield from found
-    except (Unsaid, *WRONG_SHAPE):
+    except (SlotNotSet, *WRONG_SHAPE):
         return

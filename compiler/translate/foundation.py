@@ -36,7 +36,7 @@ _NEEDED: Final[Fields] = {
 which every layout fits."""
 
 
-class Beside(Struct, frozen=True):
+class SpecOptions(Struct, frozen=True):
     """Options of the command line for a spec, besides the files."""
 
     model: str | None = None
@@ -63,7 +63,7 @@ class Foundation(Struct, frozen=True):
         return {**self.fields, **whole}
 
 
-def foundation(known: Values, environment: Environment, beside: Beside) -> Foundation:
+def foundation(known: Values, environment: Environment, beside: SpecOptions) -> Foundation:
     """The fields as the files set them, or else the command line."""
     method = {} if "adapter.kind" in known else _said(METHOD, beside.method)
     data = {} if "data.train" in known else _said(DATA, None)
@@ -95,7 +95,7 @@ def _open(fields: Fields) -> list[FieldPath]:
     return [*found, *([CONFIG] if lacks_config else [])]
 
 
-def _model(name: str | None, environment: Environment, beside: Beside) -> Fields:
+def _model(name: str | None, environment: Environment, beside: SpecOptions) -> Fields:
     """The weights as the files name them, with the architecture if it is known."""
     told = name or beside.model
     if told is None or _is_catalogued(told):

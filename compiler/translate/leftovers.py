@@ -14,7 +14,7 @@ from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.effective import default_of
 from tunec.compiler.read import WRONG_SHAPE, settle
 from tunec.compiler.target import Dialect, Entry, in_no_plan
-from tunec.compiler.translate.partial import Partial, Unsaid
+from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.compiler.translate.statements import dialect_of
 from tunec.schemas.caches import ByIdentity
 from tunec.schemas.source import start_of
@@ -109,7 +109,7 @@ def _written(entry: Entry, known: Partial) -> Mapping[str, Any]:
     """The keys that a row writes for the known slots; empty if they are not enough."""
     try:
         return known.ask(entry.write) if known.ask(entry.when) else {}
-    except (Unsaid, *WRONG_SHAPE):
+    except (SlotNotSet, *WRONG_SHAPE):
         return {}
 
 
@@ -204,7 +204,7 @@ def may_matter(entry: Entry, known: Partial) -> bool:
     """Whether a row may apply to such a run."""
     try:
         return entry.when is in_no_plan or known.ask(entry.when)
-    except (Unsaid, *WRONG_SHAPE):
+    except (SlotNotSet, *WRONG_SHAPE):
         return False
 
 
@@ -213,7 +213,7 @@ def _following(entry: Entry, present: Mapping[str, Any], known: Partial) -> Fate
     try:
         matters = known.ask(entry.when)
         is_same = matters and listed(known.ask(entry.write)) == listed(present)
-    except Unsaid:
+    except SlotNotSet:
         return "may follow"
     except WRONG_SHAPE:
         return None
@@ -228,7 +228,7 @@ def listed(keys: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def says_nothing(run: LintContext, document: Document, path: str, value: Any) -> bool:
+def is_redundant(run: LintContext, document: Document, path: str, value: Any) -> bool:
     """Whether the key is filled by others, set to its default, or without effect on the run."""
     return _unsaid(run, document, path, value) != "left"
 

@@ -14,7 +14,7 @@ _Answer = TypeVar("_Answer")
 _NOTHING: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType({})
 
 
-class Unsaid(LookupError):
+class SlotNotSet(LookupError):
     """A question needs a slot that no file sets."""
 
     def __init__(self, slot: str) -> None:
@@ -36,7 +36,7 @@ class _Group:
         if slot not in SLOTS:
             raise AttributeError(attribute)
         if slot not in self._values:
-            raise Unsaid(slot)
+            raise SlotNotSet(slot)
         return self._values[slot]
 
 
@@ -61,11 +61,11 @@ class Partial(Struct, frozen=True):
         """
         try:
             return question(self.plan())
-        except Unsaid as unsaid:
+        except SlotNotSet as unsaid:
             options = self._options(unsaid.slot)
             try:
                 answers = [self._with(unsaid.slot, each).ask(question) for each in options]
-            except Unsaid:
+            except SlotNotSet:
                 raise unsaid from None
             if not answers:
                 raise
@@ -83,7 +83,7 @@ class Partial(Struct, frozen=True):
         return get_args(kind) if get_origin(kind) is Literal else ()
 
 
-def _agreed(answers: list[_Answer], otherwise: Unsaid) -> _Answer:
+def _agreed(answers: list[_Answer], otherwise: SlotNotSet) -> _Answer:
     if any(answer != answers[0] for answer in answers):
         raise otherwise
     return answers[0]

@@ -13,14 +13,14 @@ from tunec.compiler.ir.values import is_same
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.kinds import known_keys
-from tunec.compiler.passthrough import Placed, placed_alone
+from tunec.compiler.passthrough import PlacedKey, placed_alone
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import File, Target
 from tunec.compiler.translate.accounts import given_up, kept_apart
 from tunec.compiler.translate.carried_keys import is_its_own
-from tunec.compiler.translate.leftovers import Read, listed, says_nothing
-from tunec.compiler.translate.partial import Unsaid
+from tunec.compiler.translate.leftovers import Read, is_redundant, listed
+from tunec.compiler.translate.partial import SlotNotSet
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.written_targets import runner
 
@@ -28,14 +28,14 @@ _AUTO: Final = "auto"
 Files = tuple[File, ...]
 
 
-class Carried(Struct, frozen=True):
+class PassedKey(Struct, frozen=True):
     """A key of a file that a spec passes through."""
 
     place: Place
     extra: Extra
 
 
-class Dropped(Struct, frozen=True):
+class DroppedKey(Struct, frozen=True):
     """A key of a file that a spec cannot express."""
 
     place: Place
@@ -46,7 +46,7 @@ class Dropped(Struct, frozen=True):
 
 def carried(
     leftovers: Iterable[Read], asked: Sequence[Asked], sources: Sources
-) -> Iterator[Carried | Dropped]:
+) -> Iterator[PassedKey | DroppedKey]:
     """The outcome of each key: it is passed through if a file of the same name has it.
 
     Keys of its block that are left to the trainer go with it, as others would fill them in. A
@@ -58,13 +58,13 @@ def carried(
     for document, block in dict.fromkeys(
         (each.place.document, each.place.path.partition(".")[0])
         for each in found
-        if isinstance(each, Carried)
+        if isinstance(each, PassedKey)
     ):
         more = (
             _carried(read, asked, software, homes(read, asked, sources))
             for read in _left_to_others(sources, document, block)
         )
-        yield from (each for each in more if isinstance(each, Carried))
+        yield from (each for each in more if isinstance(each, PassedKey))
 
 
 def _left_to_others(sources: Sources, document: Document, block: str) -> Iterator[Read]:
@@ -104,7 +104,7 @@ def _used(target: Target, sources: Sources) -> Files:
     for file in target.files:
         try:
             is_used = file.format == "yaml" and sources.known.ask(file.when)
-        except (Unsaid, *WRONG_SHAPE):
+        except (SlotNotSet, *WRONG_SHAPE):
             continue
         found += [file] if is_used else []
     return tuple(found)
@@ -115,7 +115,7 @@ def _carried(
     asked: Sequence[Asked],
     software: Mapping[str, str],
     homes: Mapping[str, Files],
-) -> Carried | Dropped:
+) -> PassedKey | DroppedKey:
     place = read.place
     for target, version in asked:
         mine = homes.get(target.name, ())
@@ -123,19 +123,19 @@ def _carried(
             continue
         extra = Extra(target.name, read.key, place.value)
         found = placed_alone(extra, mine, target.dialect(version, software), schema)
-        if isinstance(found, Placed):
-            return Carried(place, extra)
-        return Dropped(place, found.message.partition(": ")[2])
+        if isinstance(found, PlacedKey):
+            return PassedKey(place, extra)
+        return DroppedKey(place, found.message.partition(": ")[2])
     own = place.document.target
     moved = next(given_up(read), None)
     if moved is not None:
-        return Dropped(place, moved.instead, moved.changes_nothing(place.value))
+        return DroppedKey(place, moved.instead, moved.changes_nothing(place.value))
     apart = kept_apart(read)
     if apart is not None:
-        return Dropped(place, apart)
+        return DroppedKey(place, apart)
     if own is not None and runner(own) != own.name:
-        return Dropped(place, f"it is a key of {own.name}, but {runner(own)} will run the spec")
-    return Dropped(place, "none of the spec's targets has such a file")
+        return DroppedKey(place, f"it is a key of {own.name}, but {runner(own)} will run the spec")
+    return DroppedKey(place, "none of the spec's targets has such a file")
 
 
 # ── keys that follow from the rest of a plan ─────────────────────────────────────────────────────
@@ -148,7 +148,9 @@ def follows(read: Read) -> bool:
     return bool(rows) and not any(entry.slots or entry.yields for entry in rows)
 
 
-def strayed(sources: Sources, planned: Planned, asked: Sequence[Asked]) -> Iterator[Dropped]:
+def differing_keys(
+    sources: Sources, planned: Planned, asked: Sequence[Asked]
+) -> Iterator[DroppedKey]:
     """Derived keys that differ between the files of the spec and those that were read.
 
     Without a plan there are no such files, and nothing is compared.
@@ -162,13 +164,13 @@ def strayed(sources: Sources, planned: Planned, asked: Sequence[Asked]) -> Itera
         if not follows(read) or _is_met(sources.run, read, there):
             continue
         what = f"has {shown(there[read.key])}" if there and read.key in there else "leaves it out"
-        yield Dropped(read.place, f"the file that the spec compiles to {what}")
+        yield DroppedKey(read.place, f"the file that the spec compiles to {what}")
 
 
 def _is_met(run: LintContext, read: Read, there: Mapping[str, Any] | None) -> bool:
     place = read.place
     if there is None or read.key not in there:
-        return says_nothing(run, place.document, read.key, place.value)
+        return is_redundant(run, place.document, read.key, place.value)
     one, other = (listed({"": each})[""] for each in (place.value, there[read.key]))
     return is_same(one, other)
 
@@ -185,7 +187,7 @@ def _written(planned: Planned, asked: Sequence[Asked]) -> dict[str, dict[str, An
     return found
 
 
-def extra_of(kept: Iterable[Carried]) -> dict[str, Any]:
+def extra_of(kept: Iterable[PassedKey]) -> dict[str, Any]:
     """The `extra` field of a spec."""
     found: dict[str, Any] = {}
     for each in kept:

@@ -69,7 +69,7 @@ class Candidate(Struct, frozen=True):
         return replace(self, open=rest, stated=(*self.stated, *ways))
 
 
-class Settled(Struct, frozen=True):
+class ReconciledSpec(Struct, frozen=True):
     """A spec with its plan, and the slots that it cannot decide as they were read."""
 
     candidate: Candidate
@@ -77,7 +77,7 @@ class Settled(Struct, frozen=True):
     unmet: Mapping[str, Any]
     """Slots that are decided differently whatever the spec sets, with the decided value."""
 
-    def without(self, slots: Iterable[str]) -> "Settled":
+    def without(self, slots: Iterable[str]) -> "ReconciledSpec":
         """The result with slots that the spec leaves to tunec, although they were read."""
         left = {slot: _decided(self.planned, slot) for slot in slots}
         return replace(self, unmet={**self.unmet, **left})
@@ -98,7 +98,7 @@ def settled(
     load: Callable[[Mapping[str, Any]], Loaded],
     *,
     wholly: bool,
-) -> Settled:
+) -> ReconciledSpec:
     """Set fields and pins until the plan equals what was read; `load` reads a spec given as data.
 
     `layout` are the slots of a layout that are pinned if none was found. `wholly` pins them even if
@@ -110,11 +110,13 @@ def settled(
         if slot is None and (wholly or planned.plan is None):
             slot = next(_unsaid(candidate, layout, planned), None)
         if slot is None:
-            return Settled(candidate, planned, _unmet(known, planned, asked))
+            return ReconciledSpec(candidate, planned, _unmet(known, planned, asked))
         candidate = candidate.saying(slot, known[slot])
 
 
-def refused_slots(found: Settled, asked: Sequence[Asked], usual: Iterable[str]) -> tuple[str, ...]:
+def refused_slots(
+    found: ReconciledSpec, asked: Sequence[Asked], usual: Iterable[str]
+) -> tuple[str, ...]:
     """The pins of a spec that cause an error by themselves.
 
     If there are none and no layout fits: default slots of the layout, which were not requested.

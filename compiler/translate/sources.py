@@ -21,7 +21,7 @@ from tunec.compiler.translate.documents import documents_of
 from tunec.compiler.translate.examples import of_examples, without_their_scripts
 from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import Read, reads
-from tunec.compiler.translate.partial import Partial, Unsaid
+from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.compiler.translate.phrases import phrases_in
 from tunec.compiler.translate.scripts import is_given, unsettled, without_plan
 from tunec.compiler.translate.statements import said_by, with_defaults
@@ -233,7 +233,7 @@ def _has_effect(entry: Entry | None, known: Partial) -> bool:
     """Whether a row applies to a run; true if that is undecided, or it is only read."""
     try:
         return entry is None or entry.when is in_no_plan or known.ask(entry.when)
-    except (Unsaid, *WRONG_SHAPE):
+    except (SlotNotSet, *WRONG_SHAPE):
         return True
 
 
@@ -363,7 +363,7 @@ def _holds(invariant: Invariant, known: Partial) -> bool:
         return True
     try:
         return invariant.holds(known.plan())
-    except (Unsaid, *WRONG_SHAPE):
+    except (SlotNotSet, *WRONG_SHAPE):
         return True
 
 

@@ -23,8 +23,8 @@ from tunec.compiler.translate.foundation import (
     Foundation,
 )
 from tunec.compiler.translate.leftovers import MEETING, hidden
-from tunec.compiler.translate.passthrough import Dropped
-from tunec.compiler.translate.reconciliation import Settled
+from tunec.compiler.translate.passthrough import DroppedKey
+from tunec.compiler.translate.reconciliation import ReconciledSpec
 from tunec.compiler.translate.scripts import not_understood, slots_of
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.translate import assumed, is_named, leaving, parts_only
@@ -63,7 +63,7 @@ _PLACES: Final[Mapping[FieldPath, tuple[str, str, str]]] = {
 # ── beside its lines and below it ────────────────────────────────────────────────────────────────
 
 
-def comments(sources: Sources, found: Settled, base: Foundation) -> dict[Path, str]:
+def comments(sources: Sources, found: ReconciledSpec, base: Foundation) -> dict[Path, str]:
     """The comments beside lines: where a pin was read, and possible values of an open field."""
     read = {slot: _origin(sources.ledger.winner(slot)) for slot in found.candidate.pins}
     pins: dict[Path, str] = {("pin", slot): text for slot, text in read.items() if text}
@@ -78,7 +78,7 @@ def _origin(winner: Definition | None) -> str | None:
     return f"default of {winner.author}" if winner.rank == Rank.CONSUMER else winner.author
 
 
-def footer(dropped: Sequence[Dropped]) -> str:
+def footer(dropped: Sequence[DroppedKey]) -> str:
     """The keys that the spec does not express, as a comment."""
     if not dropped:
         return ""
@@ -86,7 +86,7 @@ def footer(dropped: Sequence[Dropped]) -> str:
     return "\n# not carried over:\n" + "".join(f"#   {line}\n" for line in lines)
 
 
-def _where(each: Dropped) -> str:
+def _where(each: DroppedKey) -> str:
     span = each.place.key_span
     return f"{PurePath(span.file).name}:{span.line}"
 
@@ -123,8 +123,8 @@ def unsaid(text: str, name: str, base: Foundation) -> Iterator[Diagnostic]:
 
 def findings(
     sources: Sources,
-    found: Settled,
-    dropped: Iterable[Dropped],
+    found: ReconciledSpec,
+    dropped: Iterable[DroppedKey],
     without: Collection[str],
     environment: Environment,
 ) -> Iterator[Diagnostic]:
@@ -140,7 +140,7 @@ def findings(
     yield from assumed(sources, environment)
 
 
-def _dropped(each: Dropped, sources: Sources) -> Diagnostic:
+def _dropped(each: DroppedKey, sources: Sources) -> Diagnostic:
     """The diagnostic of a dropped key: an error if it has slots, else a warning."""
     at, value = each.place, shown(each.place.value)
     every = tuple(dict.fromkeys(slots_of(at.document, at.path)))
@@ -204,7 +204,7 @@ def _unread(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]:
                 )
 
 
-def _unmet(sources: Sources, found: Settled) -> Iterator[Diagnostic]:
+def _unmet(sources: Sources, found: ReconciledSpec) -> Iterator[Diagnostic]:
     for slot, value in found.unmet.items():
         read = sources.known.values[slot]
         yield Diagnostic(
@@ -225,7 +225,7 @@ _MEANT: Final = (
 """Slots that a user would set; the others may be left to tunec."""
 
 
-def _left(sources: Sources, found: Settled) -> Iterator[Diagnostic]:
+def _left(sources: Sources, found: ReconciledSpec) -> Iterator[Diagnostic]:
     """A note about important slots that no file sets, so that tunec decides them."""
     said = {slot for each in found.candidate.stated for slot in each.slots}
     left = [slot for slot in _MEANT if slot not in (*said, *sources.known.values)]

@@ -11,7 +11,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.read import WRONG_SHAPE, read_rows
 from tunec.compiler.target import Dialect, Entry, Target, in_every_plan
-from tunec.compiler.translate.partial import Partial, Unsaid
+from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.schemas.frozen import replace
 
 _Row = tuple[Entry | None, Definition]
@@ -76,5 +76,5 @@ def matters(entry: Entry | None, known: Partial, defaults: Mapping[str, Any]) ->
         return True
     try:
         return Partial({**defaults, **known.values}, known.possible).ask(entry.when)
-    except (Unsaid, *WRONG_SHAPE):
+    except (SlotNotSet, *WRONG_SHAPE):
         return False

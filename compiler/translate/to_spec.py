@@ -23,21 +23,26 @@ from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
 from tunec.compiler.requirements import Asked, Resolve, together
 from tunec.compiler.target import Target
 from tunec.compiler.translate.arguments import arguments_of, is_argument
-from tunec.compiler.translate.bundles import opened, seen_from, with_files, without_script
+from tunec.compiler.translate.bundles import open_bundle, seen_from, with_files, without_script
 from tunec.compiler.translate.documents import is_given_flags
-from tunec.compiler.translate.foundation import Beside, Fields, Foundation, foundation
+from tunec.compiler.translate.foundation import Fields, Foundation, SpecOptions, foundation
 from tunec.compiler.translate.intents import Values, intents, short
 from tunec.compiler.translate.passthrough import (
-    Carried,
-    Dropped,
+    DroppedKey,
+    PassedKey,
     carried,
+    differing_keys,
     extra_of,
     follows,
-    strayed,
 )
 from tunec.compiler.translate.phrases import phrases_of
 from tunec.compiler.translate.places import placed
-from tunec.compiler.translate.reconciliation import Settled, beginning, refused_slots, settled
+from tunec.compiler.translate.reconciliation import (
+    ReconciledSpec,
+    beginning,
+    refused_slots,
+    settled,
+)
 from tunec.compiler.translate.sources import Sources, sources_of
 from tunec.compiler.translate.spec_notes import comments, findings, footer, unsaid
 from tunec.compiler.translate.spec_text import spec_text
@@ -64,7 +69,7 @@ class Asking(Struct, frozen=True):
     known: Mapping[str, Target]
     """The targets that a spec compiles to."""
     resolve: Resolve
-    beside: Beside = Beside()
+    beside: SpecOptions = SpecOptions()
     given: tuple[Definition, ...] = ()
     """Slots that the command line sets."""
     without: frozenset[str] = frozenset()
@@ -104,7 +109,7 @@ class Asking(Struct, frozen=True):
         )
 
 
-class Specified(Struct, frozen=True):
+class SpecResult(Struct, frozen=True):
     """A spec for files, and its diagnostics."""
 
     text: str | None
@@ -119,45 +124,45 @@ class Specified(Struct, frozen=True):
         return not has_errors(self.diagnostics)
 
 
-class Decided(Struct, frozen=True):
+class DecidedRun(Struct, frozen=True):
     """The run of some files, with a spec that decides it."""
 
     sources: Sources
     asked: tuple[Asked, ...]
     base: Foundation
-    settled: Settled
-    keys: tuple[Carried | Dropped, ...]
+    settled: ReconciledSpec
+    keys: tuple[PassedKey | DroppedKey, ...]
     """The keys without a slot."""
 
 
-def spec_of_files(paths: Sequence[Path], asking: Asking) -> Specified:
+def spec_of_files(paths: Sequence[Path], asking: Asking) -> SpecResult:
     """Read the files of a run, with those that they refer to, and express them as a spec.
 
     Nothing is written to disk.
     """
     sources = sources_of_files(paths, asking)
     if not sources.run.documents:
-        return Specified(None, tuple(placed(sources.diagnostics, sources, ())), sources.texts)
+        return SpecResult(None, tuple(placed(sources.diagnostics, sources, ())), sources.texts)
     found = decided(sources, asking)
-    dropped = [each for each in found.keys if isinstance(each, Dropped)]
+    dropped = [each for each in found.keys if isinstance(each, DroppedKey)]
     if found.settled.planned.plan is None:
-        dropped += [Dropped(each.place, _OPEN) for each in sources.leftovers if follows(each)]
-    dropped += strayed(sources, found.settled.planned, found.asked)
+        dropped += [DroppedKey(each.place, _OPEN) for each in sources.leftovers if follows(each)]
+    dropped += differing_keys(sources, found.settled.planned, found.asked)
     return _specified(sources, found.settled, found.base, dropped, found.asked, asking)
 
 
 def sources_of_files(paths: Sequence[Path], asking: Asking) -> Sources:
     """What files set, together with those that they refer to; possibly nothing."""
-    bundle = opened(paths, asking.known)
+    bundle = open_bundle(paths, asking.known)
     paths = with_files(paths, bundle)
     reach = reach_of(paths, allow_outside=asking.allow_outside)
     reading = read_files(paths, asking.targets, asking.environment.readers, reach)
     return _sources(without_script(reading, bundle), asking)
 
 
-def decided(sources: Sources, asking: Asking) -> Decided:
+def decided(sources: Sources, asking: Asking) -> DecidedRun:
     """The run that files configure, planned with placeholders for missing fields."""
-    bundle = opened((Path(each) for each in sources.texts), asking.known)
+    bundle = open_bundle((Path(each) for each in sources.texts), asking.known)
     known = seen_from(_known(sources, asking.known), bundle, asking.place)
     asked = _dialects(sources, asking)
     rest = (each for each in sources.leftovers if not follows(each))
@@ -168,7 +173,7 @@ def decided(sources: Sources, asking: Asking) -> Decided:
     base = foundation(known, asking.environment, asking.beside)
     versions = _versions(asked, keys, asking)
     found = _settled(sources, base, (known, phrases.words), asked, asking, versions)
-    return Decided(sources, asked, base, found, keys)
+    return DecidedRun(sources, asked, base, found, keys)
 
 
 # ── what is known ────────────────────────────────────────────────────────────────────────────────
@@ -229,7 +234,9 @@ def _dialects(sources: Sources, asking: Asking) -> tuple[Asked, ...]:
 # ── the spec ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _versions(asked: Sequence[Asked], keys: Iterable[Carried | Dropped], asking: Asking) -> Fields:
+def _versions(
+    asked: Sequence[Asked], keys: Iterable[PassedKey | DroppedKey], asking: Asking
+) -> Fields:
     """Targets with the releases that the user gave, other releases, and keys passed through."""
     named = asking.environment.software
     cluster = asking.environment.cluster
@@ -244,7 +251,7 @@ def _versions(asked: Sequence[Asked], keys: Iterable[Carried | Dropped], asking:
         for name, version in named.items()
         if name not in packages and own.get(name) != version
     }
-    extra = extra_of(each for each in keys if isinstance(each, Carried))
+    extra = extra_of(each for each in keys if isinstance(each, PassedKey))
     every = {("targets",): targets, ("software",): others, ("extra",): extra}
     return {("tunec",): 1, **{path: value for path, value in every.items() if value}}
 
@@ -256,7 +263,7 @@ def _settled(
     asked: Sequence[Asked],
     asking: Asking,
     versions: Fields,
-) -> Settled:
+) -> ReconciledSpec:
     """The spec that decides the known slots; `said` are these, and the values of phrases.
 
     If another program runs a dialect's settings, those that it cannot express are given up, and if
@@ -315,12 +322,12 @@ def _is_said(slot: str, winner: Definition | None) -> bool:
 
 def _specified(
     sources: Sources,
-    found: Settled,
+    found: ReconciledSpec,
     base: Foundation,
-    lost: Iterable[Dropped],
+    lost: Iterable[DroppedKey],
     asked: Sequence[Asked],
     asking: Asking,
-) -> Specified:
+) -> SpecResult:
     """The text with its diagnostics."""
     dropped = [each for each in lost if not is_named(each.place.path, asking.without)]
     measured = found.candidate.data()
@@ -335,7 +342,7 @@ def _specified(
         *(_faults(measured, text, asking) if base.missing else _compiled(text, asked, asking)),
     )
     said = tuple(dict.fromkeys(placed(said, sources, asked)))
-    return Specified(text, said, {**sources.texts, asking.name: text})
+    return SpecResult(text, said, {**sources.texts, asking.name: text})
 
 
 def _compiled(text: str, asked: Sequence[Asked], asking: Asking) -> tuple[Diagnostic, ...]:

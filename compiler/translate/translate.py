@@ -46,7 +46,7 @@ _OF_THE_MODEL: Final = (
 """Slots that follow from the model, whoever trains it."""
 
 
-class Ungiven(ValueError):
+class BadSetting(ValueError):
     """An invalid `SLOT=VALUE`; the message gives the reason."""
 
 
@@ -114,20 +114,20 @@ def given_slots(words: Iterable[str]) -> tuple[Definition, ...]:
 def _given(word: str) -> Definition:
     slot, equals, text = word.partition("=")
     if not equals:
-        raise Ungiven(f"give a slot as SLOT=VALUE, not as {word!r}")
+        raise BadSetting(f"give a slot as SLOT=VALUE, not as {word!r}")
     if slot not in SLOTS:
         hint = did_you_mean(nearest(slot, SLOTS)) or "`tunec catalog slots` lists them"
-        raise Ungiven(f"there is no slot {slot!r}; {hint}")
+        raise BadSetting(f"there is no slot {slot!r}; {hint}")
     root, faults = parse(f"value: {text}", slot, "yaml")
     if root is None or faults:
-        raise Ungiven(f"{text!r} is not a value of {slot}")
+        raise BadSetting(f"{text!r} is not a value of {slot}")
     value = plain(root)["value"]
     try:
         fit = fitted(slot, _typed(slot, value))
     except ValueError as fault:
-        raise Ungiven(f"{fault}: {SLOTS[slot].doc}") from None
+        raise BadSetting(f"{fault}: {SLOTS[slot].doc}") from None
     if slot in FILE_SLOTS and isinstance(fit, str) and is_like_an_option(fit):
-        raise Ungiven(f"{slot} cannot be {text!r}, which is an option, and no name of a file")
+        raise BadSetting(f"{slot} cannot be {text!r}, which is an option, and no name of a file")
     return Definition(slot, fit, Rank.PIN, _COMMAND_LINE, "given on the command line")
 
 

@@ -16,7 +16,7 @@ from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
-from tunec.compiler.translate.carried_keys import Kept
+from tunec.compiler.translate.carried_keys import CarriedKey
 from tunec.compiler.translate.drafts import Draft, drafts_of, undecided, with_defaults
 from tunec.compiler.translate.faults import (
     faults_of,
@@ -25,7 +25,7 @@ from tunec.compiler.translate.faults import (
     nothing,
     with_more_memory,
 )
-from tunec.compiler.translate.partial import Partial, Unsaid
+from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.written_targets import is_dialect, new_places, with_places
 from tunec.schemas.frozen import replace
@@ -51,7 +51,7 @@ class Written(Struct, frozen=True):
     said: frozenset[str] = frozenset()
     covered: frozenset[str] = frozenset()
     """Slots with a row in its files, applicable or not."""
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[CarriedKey, ...] = ()
     """The keys without a slot that its files contain."""
     keys: frozenset[tuple[str, str]] = frozenset()
     """The names of its files, each with its keys."""
@@ -85,7 +85,7 @@ def _started(asked: Asked, sources: Sources, software: Mapping[str, str]) -> str
     if entry is None:
         return None
     filled = with_defaults(target, sources.known, dialect)
-    with suppress(Unsaid):
+    with suppress(SlotNotSet):
         return shlex.join(filled.ask(lambda plan: entry(plan, dialect)))
     return None
 

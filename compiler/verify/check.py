@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from tunec.compiler.read import settle
 from tunec.compiler.target import Entry, Json
-from tunec.compiler.verify.contract import Case, Heard, Program, Where, flat
+from tunec.compiler.verify.contract import Case, Program, TranslatedAnswer, Where, flat
 from tunec.compiler.verify.delivery import document
 from tunec.compiler.verify.warmup import same_warmup
 
@@ -60,7 +60,7 @@ def missing(case: Case, program: Program, path: str) -> Check:
     return Check(case.spec, path, program.name, name, "differs", differences=lost, reason=reason)
 
 
-def check(case: Case, program: Program, where: Where, heard: Heard) -> Check:
+def check(case: Case, program: Program, where: Where, heard: TranslatedAnswer) -> Check:
     """Compare a program's answer with the plan."""
     path = case.delivered[program.file].path
     begun = Check(case.spec, path, program.name, where.name, "same")
@@ -180,19 +180,19 @@ def equal(wanted: Any, resolved: Any) -> bool:
 # ── what is no row ───────────────────────────────────────────────────────────────────────────────
 
 
-def _facts(path: str, heard: Heard) -> Iterator[Difference]:
+def _facts(path: str, heard: TranslatedAnswer) -> Iterator[Difference]:
     for fact in heard.facts:
         if not equal(fact.expected, fact.resolved):
             yield Difference(fact.slot, fact.key, path, fact.expected, fact.resolved)
 
 
-def _ignored(path: str, case: Case, name: str, heard: Heard) -> Iterator[Difference]:
+def _ignored(path: str, case: Case, name: str, heard: TranslatedAnswer) -> Iterator[Difference]:
     found = flat(document(case.file(name), case.delivered[name]))
     for key in heard.ignored:
         yield Difference("", key, path, None, found.get(key, "no program reads it"))
 
 
-def _extra(case: Case, name: str, heard: Heard) -> tuple[str, ...]:
+def _extra(case: Case, name: str, heard: TranslatedAnswer) -> tuple[str, ...]:
     """Keys that no row covers: they cannot differ from the plan, and are reported."""
     rows = {key for row in case.rows(name) for key in row.keys}
     written = flat(case.expected[name].values)
@@ -205,7 +205,7 @@ def _extra(case: Case, name: str, heard: Heard) -> tuple[str, ...]:
     )
 
 
-def _refused(begun: Check, case: Case, program: Program, heard: Heard) -> Check:
+def _refused(begun: Check, case: Case, program: Program, heard: TranslatedAnswer) -> Check:
     """A refusal with the program's message, and the keys whose values differ from the plan's."""
     changed = tuple(_changed(case, program.file, begun.file))
     named = tuple(each for each in changed if _is_named(each, heard.refused))

@@ -109,7 +109,7 @@ class Fact(Struct, frozen=True):
     resolved: Any
 
 
-class Heard(Struct, frozen=True):
+class TranslatedAnswer(Struct, frozen=True):
     """An answer translated to the keys of the target's table."""
 
     refused: str = ""
@@ -136,10 +136,10 @@ def refusal(answer: Mapping[str, Any]) -> str:
     return refused or ""
 
 
-def turned_down(_: Case, answer: Any) -> Heard | None:
+def turned_down(_: Case, answer: Any) -> TranslatedAnswer | None:
     """The refusal in a program's answer; None if the program accepted the file."""
     said = refusal(answer)
-    return Heard(refused=said) if said else None
+    return TranslatedAnswer(refused=said) if said else None
 
 
 def taken(answers: Answers, program: str) -> Any:
@@ -164,17 +164,17 @@ class Program(Struct, frozen=True):
     where: Callable[[Case], Where]
     """The environment for a case. Raises EnvironmentUnavailable."""
     question: Callable[[Case, Answers], Question | None]
-    hear: Callable[[Case, Any], Heard]
+    hear: Callable[[Case, Any], TranslatedAnswer]
     """Translates an answer that is not just a refusal."""
     after: str = ""
     seconds: float = 180.0
     """Seconds allowed for all questions of one environment."""
     places: Callable[[str, str], Mapping[str, Found]] = _found
     """Places of the keys in a text, from (text, path), for formats without a node tree."""
-    unheard: Callable[[Case, Any], Heard | None] = turned_down
+    unheard: Callable[[Case, Any], TranslatedAnswer | None] = turned_down
     """Translates an answer that holds nothing to compare; None for any other answer."""
 
-    def heard(self, case: Case, answer: Any) -> Heard:
+    def heard(self, case: Case, answer: Any) -> TranslatedAnswer:
         """The whole answer, translated to the keys of the target's table."""
         return self.unheard(case, answer) or self.hear(case, answer)
 

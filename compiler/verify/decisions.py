@@ -23,7 +23,7 @@ from tunec.compiler.verify.report import Places, label_of
 from tunec.compiler.verify.warmup import same_warmup
 
 
-class Lost(Struct, frozen=True):
+class LostSlot(Struct, frozen=True):
     """A decided slot that no file sets, without a target giving a reason."""
 
     slot: str
@@ -43,7 +43,7 @@ class Decisions(Struct, frozen=True):
     said: tuple[str, ...]
     told: Mapping[str, tuple[str, ...]]
     """The slots that no file has to set, by reason."""
-    lost: tuple[Lost, ...]
+    lost: tuple[LostSlot, ...]
 
 
 def decisions(cases: Sequence[Case]) -> Decisions:
@@ -51,12 +51,12 @@ def decisions(cases: Sequence[Case]) -> Decisions:
     rows = [each for case in cases for each in _rows(case)]
     said = {slot for each in rows for slot in each.said}
     told: dict[str, list[str]] = {}
-    lost: list[Lost] = []
+    lost: list[LostSlot] = []
     for slot in SLOTS:
         if slot in said or slot == EXTRA:
             continue
         found = _unsaid(slot, cases, rows)
-        if isinstance(found, Lost):
+        if isinstance(found, LostSlot):
             lost.append(found)
         else:
             told.setdefault(found, []).append(slot)
@@ -117,18 +117,18 @@ def _unasked(entry: Entry, case: Case) -> Mapping[str, Any]:
 # ── what no file says ────────────────────────────────────────────────────────────────────────────
 
 
-def _unsaid(slot: str, cases: Sequence[Case], rows: Sequence[_Row]) -> str | Lost:
-    """Why no file has to set a slot, or the slot as `Lost` if a file should have set it."""
+def _unsaid(slot: str, cases: Sequence[Case], rows: Sequence[_Row]) -> str | LostSlot:
+    """Why no file has to set a slot, or the slot as `LostSlot` if a file should have set it."""
     value = cases[0].plan[slot]
     for each in rows:
         if slot in each.entry.slots:
-            return Lost(slot, value, each.path, each.entry.keys)
+            return LostSlot(slot, value, each.path, each.entry.keys)
     final: list[str] = []
     others: list[str] = []
     for case in cases:
         cannot = case.target.cannot.get(slot)
         if cannot is None:
-            return Lost(
+            return LostSlot(
                 slot, value, reasons=(f"{case.target.name} has neither a key nor a reason",)
             )
         (others if cannot.elsewhere(case.plan) else final).append(cannot.reason)
@@ -136,7 +136,7 @@ def _unsaid(slot: str, cases: Sequence[Case], rows: Sequence[_Row]) -> str | Los
         return final[0]
     named = zip((case.target.name for case in cases), others, strict=True)
     if _is_whole([case.target for case in cases]):
-        return Lost(slot, value, reasons=tuple(f"{name}: {reason}" for name, reason in named))
+        return LostSlot(slot, value, reasons=tuple(f"{name}: {reason}" for name, reason in named))
     return others[0]
 
 
@@ -200,7 +200,7 @@ def diagnostics(
                 yield _lost(lost, where)
 
 
-def _lost(lost: Lost, where: Places) -> Diagnostic:
+def _lost(lost: LostSlot, where: Places) -> Diagnostic:
     value = show(lost.slot, lost.value)
     message = f"no file sets {lost.slot}, which the plan decided as {value}"
     if not lost.file:

@@ -35,7 +35,7 @@ _OVER_TRAINER: Final = frozenset({"trl", "huggingface"})
 """Targets whose program is transformers' Trainer, or a user's script that uses it."""
 
 
-class Carried(Struct, frozen=True):
+class ProbeFiles(Struct, frozen=True):
     """The parts of the probe that a bundle has."""
 
     starters: frozenset[str] = frozenset()
@@ -60,13 +60,13 @@ class Carried(Struct, frozen=True):
         return {FOLDER: _probe_files(expected(facts, memory, time), loaded, spec)}
 
 
-def carried(asked: Sequence[Asked]) -> Carried:
+def carried(asked: Sequence[Asked]) -> ProbeFiles:
     """The targets that start a trainer to which the probe can be added."""
     names = {target.name for target, _ in asked}
     starters = names & _STARTERS
     if starters and names & _OVER_TRAINER and not names - _STARTERS - _OVER_TRAINER - _BESIDE:
-        return Carried(frozenset(starters))
-    return Carried(diagnostics=tuple(_not_carried(sorted(names))))
+        return ProbeFiles(frozenset(starters))
+    return ProbeFiles(diagnostics=tuple(_not_carried(sorted(names))))
 
 
 _BESIDE: Final = frozenset({"deepspeed", "accelerate"})

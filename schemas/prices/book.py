@@ -47,7 +47,7 @@ class Quote(NamedTuple):
         return self.per_node * self.nodes
 
 
-class Wanted(NamedTuple):
+class PriceRequest(NamedTuple):
     """The requested prices."""
 
     market: Market = "on_demand"
@@ -62,7 +62,9 @@ def shipped() -> tuple[PriceList, ...]:
     return tuple(_list(name) for name in names_in(_LISTS))
 
 
-def quotes(cluster: Cluster, wanted: Wanted, own: Sequence[PriceList] = ()) -> tuple[Quote, ...]:
+def quotes(
+    cluster: Cluster, wanted: PriceRequest, own: Sequence[PriceList] = ()
+) -> tuple[Quote, ...]:
     """The prices of a cluster, cheapest first; empty if none is known.
 
     `own`: the user's lists, which come first, then the cluster's `price_per_hour`, then shipped
@@ -104,7 +106,7 @@ def _is_shipped(cluster: Cluster) -> bool:
     return name in cluster_names() and catalogued(name).price_per_hour == cluster.price_per_hour
 
 
-def _of_owner(cluster: Cluster, dollars: float, wanted: Wanted) -> tuple[Quote, ...]:
+def _of_owner(cluster: Cluster, dollars: float, wanted: PriceRequest) -> tuple[Quote, ...]:
     """The price in a cluster's own file: what its owner pays, whatever the market."""
     if wanted.regions or (wanted.providers and OWNER not in wanted.providers):
         return ()
@@ -114,7 +116,7 @@ def _of_owner(cluster: Cluster, dollars: float, wanted: Wanted) -> tuple[Quote, 
 
 
 def _found(
-    name: str, cluster: Cluster, lists: Sequence[PriceList], wanted: Wanted
+    name: str, cluster: Cluster, lists: Sequence[PriceList], wanted: PriceRequest
 ) -> tuple[Quote, ...]:
     latest: dict[tuple[str, str], tuple[PriceList, float]] = {}
     for each, region, dollars in _dollars(name, lists, wanted):
@@ -137,7 +139,7 @@ def _found(
 
 
 def _dollars(
-    name: str, lists: Sequence[PriceList], wanted: Wanted
+    name: str, lists: Sequence[PriceList], wanted: PriceRequest
 ) -> Iterator[tuple[PriceList, str, float]]:
     for each in lists:
         if wanted.providers and each.provider not in wanted.providers:

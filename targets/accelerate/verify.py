@@ -16,9 +16,9 @@ from tunec.compiler.verify.contract import (
     Answers,
     Case,
     Fact,
-    Heard,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     flat,
 )
@@ -65,11 +65,11 @@ def _ask(case: Case, _: Answers) -> Question:
     return {"verb": "resolve", "yaml": case.text(_FILE), "files": files, **case.machine()}
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     values = flat(answer["config"])
     if answer["arguments"]["use_fsdp"]:
         values |= _section(answer["plugin"])
-    return Heard(values=values, facts=tuple(_facts(case.plan, answer)))
+    return TranslatedAnswer(values=values, facts=tuple(_facts(case.plan, answer)))
 
 
 def _section(plugin: Mapping[str, Any]) -> dict[str, Json]:

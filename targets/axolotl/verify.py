@@ -10,9 +10,9 @@ from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
     Answers,
     Case,
-    Heard,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     flat,
 )
@@ -78,12 +78,14 @@ def _named(case: Case) -> tuple[str, ...]:
     return (said,) if isinstance(said, str) else ()
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     found = flat(answer["values"])
     written = flat(document(case.file(FILE), case.delivered[FILE]))
     kept = {key: _like(written[key], found[key]) for key in written if key in found}
     lost = tuple(key for key, each in written.items() if key not in found and each is not None)
-    return Heard(values={**found, **kept}, ignored=tuple(key for key in lost if not _moved(key)))
+    return TranslatedAnswer(
+        values={**found, **kept}, ignored=tuple(key for key in lost if not _moved(key))
+    )
 
 
 def _moved(key: str) -> bool:

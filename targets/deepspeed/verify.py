@@ -10,10 +10,10 @@ from tunec.compiler.verify.contract import (
     Answers,
     Case,
     Fact,
-    Heard,
     NotAsked,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     facts,
     refusal,
@@ -84,10 +84,10 @@ def engine_programs(
     configuration itself, `file` is its input, and values are reported by slot.
     """
 
-    def hear(case: Case, answer: Any) -> Heard:
+    def hear(case: Case, answer: Any) -> TranslatedAnswer:
         heard = hear_config(case, answer)
         if file != NAME:
-            return Heard(facts=(*heard.facts, *_settings(case, heard.values, silent)))
+            return TranslatedAnswer(facts=(*heard.facts, *_settings(case, heard.values, silent)))
         kept = {key: value for key, value in heard.values.items() if key not in silent}
         return replace(heard, values=kept)
 
@@ -150,14 +150,16 @@ def _common(case: Case, content: Mapping[str, Json]) -> dict[str, Any]:
     return {**asked, "client_optimizer": _CLIENTS.get(plan.optimizer.name, _STAND_IN)}
 
 
-def _unheard(case: Case, answer: Any) -> Heard | None:
+def _unheard(case: Case, answer: Any) -> TranslatedAnswer | None:
     """The outcome if there is no answer: a missing CPU kernel for an optimizer is not a refusal."""
     if _NO_CPU_CODE in refusal(answer):
-        return Heard(unchecked=f"deepspeed has no code for {case.plan.optimizer.name} on a CPU")
+        return TranslatedAnswer(
+            unchecked=f"deepspeed has no code for {case.plan.optimizer.name} on a CPU"
+        )
     return turned_down(case, answer)
 
 
-def hear_config(case: Case, answer: Any) -> Heard:
+def hear_config(case: Case, answer: Any) -> TranslatedAnswer:
     """Every key's resolved value, absent keys included, and what the engine's checks decided."""
     values = {key: value for key, value in answer["values"].items() if value is not None}
     plan, engine = case.plan, answer["engine"]
@@ -170,7 +172,7 @@ def hear_config(case: Case, answer: Any) -> Heard:
             engine["gradient_accumulation_dtype"],
         ),
     ]
-    return Heard(
+    return TranslatedAnswer(
         values=values,
         facts=facts([*pairs, *_optimizer(plan, answer["values"], engine)]),
         ignored=tuple(answer["ignored"]),
@@ -185,11 +187,11 @@ def _optimizer(plan: Plan, values: Mapping[str, Json], engine: Mapping[str, Any]
         yield "optimizer.name", "optimizer.type", built, engine["optimizer"]
 
 
-def hear_engine(case: Case, answer: Any) -> Heard:
+def hear_engine(case: Case, answer: Any) -> TranslatedAnswer:
     """World size, batches, stage, clipping and dtype of the started engine."""
     plan, engine = case.plan, answer["engine"]
     batch = "train_micro_batch_size_per_gpu"
-    return Heard(
+    return TranslatedAnswer(
         facts=facts(
             [
                 ("parallel.data", "world size", plan.parallel.data, engine["world_size"]),

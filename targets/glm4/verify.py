@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.target import Json
-from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where
+from tunec.compiler.verify.contract import Answers, Case, Program, Question, TranslatedAnswer, Where
 from tunec.compiler.verify.delivery import document
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.glm4.configuration import NAME
@@ -50,14 +50,14 @@ def _ask(case: Case, _: Answers) -> Question | None:
     }
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     values = dict(answer["values"])
     training = {**values[_TRAINING], "generation_config": values.pop("generation_config")}
     inner = settled(case, training)
     told = {f"{_TRAINING}.{key}": value for key, value in inner.items()}
     others = settled(case, {key: each for key, each in values.items() if key != _TRAINING})
     prefix = f"{_TRAINING}."
-    return Heard(
+    return TranslatedAnswer(
         values={**others, **told, **_ordered(case, values)},
         facts=derived_facts(case.plan, answer["derived"], prefix),
     )

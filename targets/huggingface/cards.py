@@ -7,10 +7,10 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.verify.contract import (
     Answers,
     Case,
-    Heard,
     NotAsked,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     facts,
 )
@@ -46,13 +46,13 @@ def _spelled(path: str) -> str:
     return f"{path.rstrip('/')}/" if data_kind(path) == "directory" else path
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     """The files of each split: the training files in order, and the evaluation file."""
     data, splits = case.plan.data, answer["splits"]
     train, test = splits.get("train", []), splits.get("test", [])
     test_set = data.evaluation
     wanted = [] if test_set is None else [_spelled(test_set)]
-    return Heard(
+    return TranslatedAnswer(
         facts=facts(
             (
                 ("data.train", _KEY, _spelled(data.train), next(iter(train), None)),

@@ -11,9 +11,9 @@ from tunec.compiler.verify.contract import (
     Answers,
     Case,
     Fact,
-    Heard,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     facts,
     flat,
@@ -87,8 +87,8 @@ def settled(case: Case, values: Mapping[str, Json]) -> dict[str, Json]:
     return {key: each for key, each in flat(values).items() if given or key != "num_train_epochs"}
 
 
-def _hear_arguments(case: Case, answer: Any) -> Heard:
-    return Heard(
+def _hear_arguments(case: Case, answer: Any) -> TranslatedAnswer:
+    return TranslatedAnswer(
         values=settled(case, answer["values"]), facts=derived_facts(case.plan, answer["derived"])
     )
 
@@ -111,20 +111,22 @@ def derived_facts(plan: Plan, derived: Mapping[str, Json], prefix: str = "") -> 
     return facts([(slot, prefix + key, wanted, derived[name]) for slot, key, wanted, name in pairs])
 
 
-def _unfilled(case: Case, answer: Any) -> Heard | None:
+def _unfilled(case: Case, answer: Any) -> TranslatedAnswer | None:
     """The outcome if there is no answer: refused arguments tell nothing about the ds_config."""
     refused = answer["refused"]
     if refused and refused["stage"] != "deepspeed" and " ds " not in f" {refused['message']}":
-        return Heard(unchecked=f"the Trainer refused its arguments before ({refused['message']})")
+        return TranslatedAnswer(
+            unchecked=f"the Trainer refused its arguments before ({refused['message']})"
+        )
     return turned_down(case, answer)
 
 
-def _hear_auto(_: Case, answer: Any) -> Heard:
+def _hear_auto(_: Case, answer: Any) -> TranslatedAnswer:
     if answer["deepspeed"] is None:
-        return Heard(
+        return TranslatedAnswer(
             facts=facts([("parallel.engine", "zero_optimization", "read by the Trainer", None)])
         )
-    return Heard(values=flat(_compared(answer["deepspeed"])))
+    return TranslatedAnswer(values=flat(_compared(answer["deepspeed"])))
 
 
 def _compared(config: Mapping[str, Json]) -> dict[str, Json]:
@@ -182,7 +184,7 @@ def adapter_program(
         wanted = lora(case, answers)
         return None if wanted is None else _adapt(case, wanted)
 
-    def hear(case: Case, answer: Any) -> Heard:
+    def hear(case: Case, answer: Any) -> TranslatedAnswer:
         heard = _hear_adapter(case, answer, named)
         return heard if resolves else replace(heard, values={})
 
@@ -211,7 +213,7 @@ def _modules(case: Case) -> list[list[Any]]:
     ]
 
 
-def _hear_adapter(case: Case, answer: Any, named: Named) -> Heard:
+def _hear_adapter(case: Case, answer: Any, named: Named) -> TranslatedAnswer:
     plan = case.plan.adapter
     trained = [f".{path}." for path in answer["trained_in_full"]]
     pairs = [
@@ -232,7 +234,7 @@ def _hear_adapter(case: Case, answer: Any, named: Named) -> Heard:
     ]
     values = flat(answer["values"])
     told = {named(key): value for key, value in {**values, **in_order(case.plan, values)}.items()}
-    return Heard(values={key: told[key] for key in told if key}, facts=facts(pairs))
+    return TranslatedAnswer(values={key: told[key] for key in told if key}, facts=facts(pairs))
 
 
 def in_order(plan: Plan, adapter: Mapping[str, Json] | None) -> dict[str, Json]:
@@ -256,8 +258,8 @@ def _model(case: Case, _: Answers) -> Question:
     return {"verb": "model", "yaml": case.text(MODEL_ARGS), **case.machine()}
 
 
-def _hear_model(case: Case, answer: Any) -> Heard:
-    return Heard(values=settled(case, answer["values"]))
+def _hear_model(case: Case, answer: Any) -> TranslatedAnswer:
+    return TranslatedAnswer(values=settled(case, answer["values"]))
 
 
 def script_question(case: Case, method: str, file: str) -> Question:
@@ -271,7 +273,7 @@ def _script(case: Case, _: Answers) -> Question:
     return script_question(case, "sft", SFT)
 
 
-def hear_script(case: Case, answer: Any) -> Heard:
+def hear_script(case: Case, answer: Any) -> TranslatedAnswer:
     """The values that a TRL script reads from its file, and the configurations that it builds."""
     plan = case.plan
     adapter, quantised = answer["adapter"] or {}, answer["quantization"] or {}
@@ -288,7 +290,7 @@ def hear_script(case: Case, answer: Any) -> Heard:
         pairs.append(("adapter.rank", "lora_r", plan.adapter.rank, adapter["r"]))
     if quantised and plan.quantization.format in ("nf4", "fp4"):
         pairs += _packed(case, quantised)
-    return Heard(values=settled(case, answer["values"]), facts=facts(pairs))
+    return TranslatedAnswer(values=settled(case, answer["values"]), facts=facts(pairs))
 
 
 def _packed(case: Case, found: Mapping[str, Json]) -> Iterator[tuple[str, str, Any, Any]]:

@@ -4,7 +4,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tunec.compiler.target import File, Json
-from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where, at
+from tunec.compiler.verify.contract import (
+    Answers,
+    Case,
+    Program,
+    Question,
+    TranslatedAnswer,
+    Where,
+    at,
+)
 from tunec.compiler.verify.delivery import document
 from tunec.targets.kubeflow.container import command_text
 from tunec.targets.kubeflow.target import API, OPERATOR, PYTORCHJOB, TRAINJOB
@@ -38,14 +46,14 @@ def _ask(file: File, verb: str) -> Callable[[Case, Answers], Question]:
     return lambda case, _: {"verb": verb, "yaml": case.text(file.name)}
 
 
-def _hear(file: File) -> Callable[[Case, Any], Heard]:
-    def hear(case: Case, answer: Any) -> Heard:
+def _hear(file: File) -> Callable[[Case, Any], TranslatedAnswer]:
+    def hear(case: Case, answer: Any) -> TranslatedAnswer:
         written = document(file, case.delivered[file.name])
         values = {
             key: at(answer["values"], key) for row in case.rows(file.name) for key in row.keys
         }
         ignored = tuple(_dropped(written, answer["values"], ""))
-        return Heard(values=values, ignored=ignored)
+        return TranslatedAnswer(values=values, ignored=ignored)
 
     return hear
 

@@ -20,10 +20,10 @@ from tunec.compiler.verify.contract import (
     Answers,
     Case,
     Fact,
-    Heard,
     NotAsked,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     flat,
 )
@@ -89,12 +89,12 @@ def bash_program(
     def ask(case: Case, _: Answers) -> Question:
         return {"verb": "shell", "text": case.text(name)}
 
-    def hear(case: Case, _: Any) -> Heard:
+    def hear(case: Case, _: Any) -> TranslatedAnswer:
         said: Mapping[str, Json] = document(case.file(name), case.delivered[name])
         parsed = said.get("launcher") != "python"  # by a parser of its own
         heard = ("environment", "launcher") if parsed else ("environment", "launcher", "script")
         values = {key: said[key] for key in heard if key in said}
-        return Heard(values={**_absent(case, name), **_spread(values)})
+        return TranslatedAnswer(values={**_absent(case, name), **_spread(values)})
 
     return Program("bash -n", name, SCRIPT, on_bash, ask, hear, places=places)
 
@@ -127,11 +127,11 @@ def _command(
     return question
 
 
-def _hear_torchrun(_: Case, answer: Any) -> Heard:
+def _hear_torchrun(_: Case, answer: Any) -> TranslatedAnswer:
     said = answer["values"]
     script = [said["training_script"], *said["training_script_args"]]
     counts = {"nodes": _number(said["nnodes"]), "per_node": _number(said["nproc_per_node"])}
-    return Heard(values={**counts, "script": script})
+    return TranslatedAnswer(values={**counts, "script": script})
 
 
 def _number(text: Any) -> Any:
@@ -139,12 +139,12 @@ def _number(text: Any) -> Any:
     return int(text) if str(text).isdigit() else text
 
 
-def _hear_deepspeed(case: Case, answer: Any) -> Heard:
+def _hear_deepspeed(case: Case, answer: Any) -> TranslatedAnswer:
     values = answer["values"]
     spread = case.plan.devices.nodes > 1 and values["num_nodes"] > 1
     nodes = values["num_nodes"] if spread else 1
     chosen = [str(slot) for slot in answer["slots"]]
-    return Heard(
+    return TranslatedAnswer(
         values={
             "nodes": nodes,
             "per_node": len(chosen),
@@ -154,9 +154,11 @@ def _hear_deepspeed(case: Case, answer: Any) -> Heard:
     )
 
 
-def _hear_accelerate(_: Case, answer: Any) -> Heard:
+def _hear_accelerate(_: Case, answer: Any) -> TranslatedAnswer:
     said = answer["values"]
-    return Heard(values={"script": [said["training_script"], *said["training_script_args"]]})
+    return TranslatedAnswer(
+        values={"script": [said["training_script"], *said["training_script_args"]]}
+    )
 
 
 # ── accelerate.yaml ──────────────────────────────────────────────────────────────────────────────
@@ -166,8 +168,8 @@ def _config(case: Case, _: Answers) -> Question:
     return {"verb": "config", "yaml": case.text(_YAML)}
 
 
-def _hear_config(_: Case, answer: Any) -> Heard:
-    return Heard(values=flat(answer["values"]))
+def _hear_config(_: Case, answer: Any) -> TranslatedAnswer:
+    return TranslatedAnswer(values=flat(answer["values"]))
 
 
 class Start(Struct, frozen=True):
@@ -183,13 +185,15 @@ class Start(Struct, frozen=True):
     own: Callable[[Sequence[str]], Sequence[str]] = list
     """The words that the key `script` has, among the script's words."""
 
-    def hear(self, heard: Callable[[Case, Any], Heard]) -> Callable[[Case, Any], Heard]:
+    def hear(
+        self, heard: Callable[[Case, Any], TranslatedAnswer]
+    ) -> Callable[[Case, Any], TranslatedAnswer]:
         """The answer of a launcher's parser under the keys of the file."""
 
-        def hear(case: Case, answer: Any) -> Heard:
+        def hear(case: Case, answer: Any) -> TranslatedAnswer:
             found = heard(case, answer)
             if self.within:
-                return Heard(facts=tuple(self._facts(case.plan, found.values)))
+                return TranslatedAnswer(facts=tuple(self._facts(case.plan, found.values)))
             words = list(self.own(found.values["script"]))
             return replace(found, values={**found.values, "script": words})
 

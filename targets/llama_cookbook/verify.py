@@ -10,9 +10,9 @@ from tunec.compiler.verify.contract import (
     Answers,
     Case,
     Fact,
-    Heard,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     flat,
     taken,
@@ -46,8 +46,8 @@ def _ask(case: Case, _: Answers) -> Question:
     return {"verb": "resolve", "argv": flag_words(case, NAME)}
 
 
-def _hear(case: Case, answer: Any) -> Heard:
-    return Heard(
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
+    return TranslatedAnswer(
         values=_values(case, answer),
         facts=tuple(_facts(case.plan, answer)),
         ignored=tuple(_ignored(case, answer["said"])),

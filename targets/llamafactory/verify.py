@@ -11,9 +11,9 @@ from tunec.compiler.verify.contract import (
     Answers,
     Case,
     Fact,
-    Heard,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     flat,
 )
@@ -92,13 +92,13 @@ def _named(case: Case) -> tuple[str, ...]:
     return (said,) if isinstance(said, str) else ()
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     found = settled(case, answer["values"])
     written = flat(_written(case))
     kept = {key: _joined(key, found[key]) for key in written if key in found}
     if case.plan.data.packing:
         kept["cutoff_len"] = found["cutoff_len"] + _AFTER
-    return Heard(
+    return TranslatedAnswer(
         values={**found, **kept},
         facts=derived_facts(case.plan, answer["derived"]),
         ignored=tuple(key for key in written if key.partition(".")[0] not in answer["values"]),
@@ -121,13 +121,13 @@ def _joined(key: str, found: Json) -> Json:
 # ── the data sets ────────────────────────────────────────────────────────────────────────────────
 
 
-def _hear_sets(case: Case, answer: Any) -> Heard:
+def _hear_sets(case: Case, answer: Any) -> TranslatedAnswer:
     """Each data set as the program passes it to its loader."""
     written: Mapping[str, Any] = document(case.file(INFO), case.delivered[INFO])
     sets: Mapping[str, Any] = answer["sets"]
     values = {name: {**written[name], **_place(each)} for name, each in sets.items()}
     read = (each for name in written for each in _read(name, written[name], sets.get(name, {})))
-    return Heard(values=values, facts=tuple(read))
+    return TranslatedAnswer(values=values, facts=tuple(read))
 
 
 def _place(described: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.target import Json
-from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, taken
+from tunec.compiler.verify.contract import Answers, Case, Program, Question, TranslatedAnswer, taken
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.huggingface.verify import (
     SECONDS,
@@ -49,9 +49,9 @@ def _ask(case: Case, _: Answers) -> Question | None:
     }
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     told = settled(case, answer["values"])
-    return Heard(
+    return TranslatedAnswer(
         values={f"{FLAGS}.{key}": value for key, value in told.items()},
         facts=derived_facts(case.plan, answer["derived"], f"{FLAGS}."),
     )

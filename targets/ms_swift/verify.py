@@ -11,9 +11,9 @@ from tunec.compiler.verify.contract import (
     Answers,
     Case,
     Fact,
-    Heard,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     flat,
 )
@@ -95,12 +95,12 @@ def _engines(case: Case) -> tuple[str, ...]:
     return (said,) if isinstance(said, str) else ()
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     written, values = _written(case), dict(answer["values"])
     engine = {"deepspeed": written["deepspeed"]} if values.get("deepspeed") else {}
     own = {_PLUGINS: _plugins(case)} if values.get(_PLUGINS) == [*_PLUGIN] else {}
     found = {**settled(case, values), **values, **engine, **own}
-    return Heard(
+    return TranslatedAnswer(
         values=found,
         facts=(*derived_facts(case.plan, answer["derived"]), *_data(case, answer["sets"])),
         ignored=tuple(key for key in flat(written) if key.partition(".")[0] not in values),

@@ -10,9 +10,9 @@ from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
     Answers,
     Case,
-    Heard,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     facts,
     flat,
@@ -48,10 +48,10 @@ def _ask(case: Case, _: Answers) -> Question:
     }
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     found = flat(answer["values"])
     written = flat(document(case.file(FILE), case.delivered[FILE]))
-    return Heard(
+    return TranslatedAnswer(
         values=found,
         facts=facts([*_facts(case.plan, answer["derived"])]),
         ignored=tuple(key for key in written if key not in found),

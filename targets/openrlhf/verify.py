@@ -11,9 +11,9 @@ from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
     Answers,
     Case,
-    Heard,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     facts,
     taken,
@@ -55,7 +55,7 @@ def _ask(file: str, case: Case, _: Answers) -> Question | None:
     }
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     values = {f"{FLAGS}.{key}": value for key, value in answer["values"].items()}
     key = f"{FLAGS}.ds.lora.target_modules"
     values[key] = in_order(case.plan, {"target_modules": values[key]}).get(
@@ -65,7 +65,7 @@ def _hear(case: Case, answer: Any) -> Heard:
         (slot, f"{FLAGS}.{key}", wanted, found)
         for slot, key, wanted, found in _facts(case.plan, answer["derived"])
     ]
-    return Heard(values=values, facts=facts(told))
+    return TranslatedAnswer(values=values, facts=facts(told))
 
 
 # ── what the programs make of their flags ────────────────────────────────────────────────────────

@@ -9,9 +9,9 @@ from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
     Answers,
     Case,
-    Heard,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     facts,
     flat,
@@ -67,17 +67,17 @@ _NOT_FLAGS: Final = ("deepspeed", "data")
 """Stages of SimpleTuner that read other files than config.json."""
 
 
-def _turned_down(_: Case, answer: Any) -> Heard | None:
+def _turned_down(_: Case, answer: Any) -> TranslatedAnswer | None:
     said = _refusal(answer)
-    return Heard(refused=said) if said else None
+    return TranslatedAnswer(refused=said) if said else None
 
 
-def _flags_turned_down(case: Case, answer: Any) -> Heard | None:
+def _flags_turned_down(case: Case, answer: Any) -> TranslatedAnswer | None:
     fault = answer.get("error")
     return None if fault and fault["stage"] in _NOT_FLAGS else _turned_down(case, answer)
 
 
-def _hear_config(case: Case, answer: Any) -> Heard:
+def _hear_config(case: Case, answer: Any) -> TranslatedAnswer:
     plan, parsed = case.plan, answer["parsed"]
     pairs: list[tuple[str, str, Any, Any]] = [
         (
@@ -94,22 +94,24 @@ def _hear_config(case: Case, answer: Any) -> Heard:
         ),
     ]
     known = [pair for pair in pairs if pair[3] is not None]
-    return Heard(values=flat(parsed), facts=facts(known))
+    return TranslatedAnswer(values=flat(parsed), facts=facts(known))
 
 
-def _data_turned_down(case: Case, answer: Any) -> Heard | None:
+def _data_turned_down(case: Case, answer: Any) -> TranslatedAnswer | None:
     fault = answer.get("error")
     if fault and fault["stage"] != "data":
-        return Heard(unchecked=f"SimpleTuner refused config.json before ({fault['message']})")
+        return TranslatedAnswer(
+            unchecked=f"SimpleTuner refused config.json before ({fault['message']})"
+        )
     return _turned_down(case, answer)
 
 
-def _hear_data(case: Case, answer: Any) -> Heard:
+def _hear_data(case: Case, answer: Any) -> TranslatedAnswer:
     data, plan = answer["data"], case.plan
     broken = [f"{each['field']}: {each['message']}" for each in data["rules"]]
     if broken:
-        return Heard(refused="; ".join(broken))
-    return Heard(facts=facts(_data(data["backends"], plan)))
+        return TranslatedAnswer(refused="; ".join(broken))
+    return TranslatedAnswer(facts=facts(_data(data["backends"], plan)))
 
 
 def _data(backends: Any, plan: Plan) -> list[tuple[str, str, Any, Any]]:
@@ -139,19 +141,19 @@ def _launch(case: Case, _: Answers) -> Question:
     return {"verb": "launch", **_folder(case), **case.machine()}
 
 
-def _hear_launch(case: Case, answer: Any) -> Heard:
+def _hear_launch(case: Case, answer: Any) -> TranslatedAnswer:
     given = dict(each.split("=", 1) for each in answer["command"] if "=" in each)
     flags = {name: given[flag] for flag, name in _FLAGS.items() if flag in given}
     said = answer["environment"]
     passed = {name: said.get(name) for name in PASSED_ON}
     keys = {key: None for row in case.rows(_ENV) for key in row.keys}
-    return Heard(values={**keys, **passed, **flags})
+    return TranslatedAnswer(values={**keys, **passed, **flags})
 
 
-def _hear_plugin(_: Case, answer: Any) -> Heard:
+def _hear_plugin(_: Case, answer: Any) -> TranslatedAnswer:
     if answer["deepspeed"] is None:
-        return Heard(refused="config.json names no deepspeed_config")
-    return Heard(values=flat(answer["deepspeed"]))
+        return TranslatedAnswer(refused="config.json names no deepspeed_config")
+    return TranslatedAnswer(values=flat(answer["deepspeed"]))
 
 
 def _configured(_: Case, answers: Answers) -> Json:
@@ -163,8 +165,8 @@ def _program(
     name: str,
     file: str,
     question: Callable[[Case, Answers], Question],
-    hear: Callable[[Case, Any], Heard],
-    unheard: Callable[[Case, Any], Heard | None] = _turned_down,
+    hear: Callable[[Case, Any], TranslatedAnswer],
+    unheard: Callable[[Case, Any], TranslatedAnswer | None] = _turned_down,
 ) -> Program:
     return Program(name, file, CONSUMER, where, question, hear, seconds=SECONDS, unheard=unheard)
 

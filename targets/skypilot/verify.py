@@ -2,7 +2,15 @@
 
 from typing import Any, Final
 
-from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where, at
+from tunec.compiler.verify.contract import (
+    Answers,
+    Case,
+    Program,
+    Question,
+    TranslatedAnswer,
+    Where,
+    at,
+)
 from tunec.compiler.verify.delivery import document
 from tunec.targets.launch.verify import CONFIG_PROGRAM, Start, launcher_programs
 from tunec.targets.skypilot.target import TASK
@@ -39,9 +47,9 @@ def _ask(case: Case, _: Answers) -> Question:
     return {"verb": "task", "yaml": case.text(TASK.name)}
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     keys = (key for row in case.rows(TASK.name) for key in row.keys if key != _WORKDIR)
-    return Heard(values={key: at(answer["values"], key) for key in keys})
+    return TranslatedAnswer(values={key: at(answer["values"], key) for key in keys})
 
 
 _WORKDIR: Final = "workdir"

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.target import Json
-from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where, flat
+from tunec.compiler.verify.contract import (
+    Answers,
+    Case,
+    Program,
+    Question,
+    TranslatedAnswer,
+    Where,
+    flat,
+)
 from tunec.compiler.verify.delivery import document
 from tunec.targets.launch.verify import (
     CONFIG_PROGRAM,
@@ -53,7 +61,7 @@ def _ask_bash(case: Case, _: Answers) -> Question:
     return {"verb": "shell", "text": case.text(_FILE)}
 
 
-def _hear_bash(case: Case, _: Any) -> Heard:
+def _hear_bash(case: Case, _: Any) -> TranslatedAnswer:
     """The script's variables and its launcher, whose own parser provides the rest."""
     said = _read(case)
     values = {key: value for key, value in said.items() if key not in (SECTION, *_COMMANDS)}
@@ -62,15 +70,15 @@ def _hear_bash(case: Case, _: Any) -> Heard:
     rows = (key for row in case.rows(_FILE) for key in row.keys)
     absent = {key: None for key in rows if key.partition(".")[0] in ("environment", "launcher")}
     environment = values.get("environment", {})
-    return Heard(values={**absent, **flat(values), "environment": environment})
+    return TranslatedAnswer(values={**absent, **flat(values), "environment": environment})
 
 
 def _ask_shellcheck(case: Case, _: Answers) -> Question:
     return {"verb": "shellcheck", "text": case.text(_FILE)}
 
 
-def _hear_shellcheck(_: Case, answer: Any) -> Heard:
-    return Heard(refused="; ".join(answer["found"]))
+def _hear_shellcheck(_: Case, answer: Any) -> TranslatedAnswer:
+    return TranslatedAnswer(refused="; ".join(answer["found"]))
 
 
 def _ask_slurm(case: Case, _: Answers) -> Question:
@@ -89,11 +97,13 @@ def _ask_slurm(case: Case, _: Answers) -> Question:
     }
 
 
-def _hear_slurm(_: Case, answer: Any) -> Heard:
+def _hear_slurm(_: Case, answer: Any) -> TranslatedAnswer:
     """The options as sbatch reads them, without paths, which it resolves on its machine."""
     said = {key: value for key, value in answer["values"].items() if key not in _PATHS}
     absent = dict.fromkeys(("exclusive", "gres", "mem", "time", "partition", "account", "qos"))
-    return Heard(values=flat({SECTION: {**absent, **{k: _typed(k, v) for k, v in said.items()}}}))
+    return TranslatedAnswer(
+        values=flat({SECTION: {**absent, **{k: _typed(k, v) for k, v in said.items()}}})
+    )
 
 
 def _typed(name: str, word: str) -> Json:

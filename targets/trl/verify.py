@@ -5,7 +5,15 @@ from typing import Any, Final
 
 from tunec.compiler.consumers.sets import choose
 from tunec.compiler.target import Json
-from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where, taken
+from tunec.compiler.verify.contract import (
+    Answers,
+    Case,
+    Program,
+    Question,
+    TranslatedAnswer,
+    Where,
+    taken,
+)
 from tunec.schemas.frozen import replace
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.huggingface.cards import card_program
@@ -43,7 +51,7 @@ def _program(method: Method, file: str) -> Program:
     def ask(case: Case, _: Answers) -> Question:
         return script_question(case, method, file)
 
-    def hear(case: Case, answer: Any) -> Heard:
+    def hear(case: Case, answer: Any) -> TranslatedAnswer:
         heard = hear_script(case, answer)
         return replace(heard, facts=(*heard.facts, *derived_facts(case.plan, answer["derived"])))
 

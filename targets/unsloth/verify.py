@@ -10,9 +10,9 @@ from tunec.compiler.verify.contract import (
     Answers,
     Case,
     Fact,
-    Heard,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     facts,
     flat,
@@ -38,10 +38,10 @@ def _ask(case: Case, _: Answers) -> Question:
     return {"verb": "resolve", "yaml": case.text(FILE), "images": has_images(case.plan)}
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     found = flat(answer["values"])
     written = flat(document(case.file(FILE), case.delivered[FILE]))
-    return Heard(
+    return TranslatedAnswer(
         values=found,
         facts=(*_facts(case.plan, answer["calls"]), _loaded(case, answer["loaded"])),
         ignored=tuple(key for key in written if key not in found),

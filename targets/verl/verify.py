@@ -13,9 +13,9 @@ from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
     Answers,
     Case,
-    Heard,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     facts,
     flat,
@@ -84,10 +84,10 @@ def _ask(reader: _Reader, case: Case, _: Answers) -> Question:
     }
 
 
-def _hear(reader: _Reader, case: Case, answer: Any) -> Heard:
+def _hear(reader: _Reader, case: Case, answer: Any) -> TranslatedAnswer:
     found = flat(answer["values"])
     written = flat(document(case.file(reader.file), case.delivered[reader.file]))
-    return Heard(
+    return TranslatedAnswer(
         values={**found, _HYDRA: written.get(_HYDRA)},
         facts=facts([*_facts(reader, case.plan, answer["derived"])]),
         ignored=tuple(

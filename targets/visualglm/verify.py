@@ -9,9 +9,9 @@ from tunec.compiler.verify.contract import (
     Answers,
     Case,
     Fact,
-    Heard,
     Program,
     Question,
+    TranslatedAnswer,
     Where,
     taken,
 )
@@ -45,12 +45,12 @@ def _ask(case: Case, _: Answers) -> Question | None:
     }
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     said = ((key, value) for key, value in answer["values"].items() if key != _FILE)
     values = {key: _alone(value) for key, value in said}
     flags = {f"{FLAGS}.{key.replace('_', '-')}": value for key, value in values.items()}
     named = {f"{FLAGS}.{key}": value for key, value in values.items()}
-    return Heard(
+    return TranslatedAnswer(
         values={**flags, **named, f"{FLAGS}.split": values.get("split")},
         facts=tuple(_facts(case.plan, answer["values"])),
     )

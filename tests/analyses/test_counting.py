@@ -11,7 +11,12 @@ from transformers import Trainer, TrainerControl, TrainerState, TrainingArgument
 from transformers.trainer_callback import DefaultFlowCallback
 from trl.trainer.utils import RepeatSampler
 
-from tunec.compiler.analyses.cadence import evaluation_steps, parted, round_down, saving_steps
+from tunec.compiler.analyses.cadence import (
+    evaluation_steps,
+    round_down,
+    saving_steps,
+    steps_between,
+)
 from tunec.compiler.analyses.counting import Epoch, of_whole_and_partial
 
 EPOCHS = st.integers(1, 4) | st.floats(0.05, 4)
@@ -93,7 +98,7 @@ def test_ninety_thousand_prompts():
 
 @given(st.integers(1, 3000), st.integers(1, 40))
 def test_a_run_is_saved_as_often_as_asked_and_at_its_end(steps, times):
-    saved = saves(steps, parted(steps, times))
+    saved = saves(steps, steps_between(steps, times))
     assert saved[-1] == steps
     assert len(saved) <= times
 

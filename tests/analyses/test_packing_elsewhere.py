@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tunec.compiler.analyses.packing import Lengths, first_fit, packed_rows, unlearned
+from tunec.compiler.analyses.packing import Lengths, first_fit, packed_rows, samples_without_answer
 from tunec.compiler.analyses.padding import grouped_length, mean_length, padded_length
 from tunec.compiler.consumers.environments import prepare
 from tunec.compiler.consumers.queries import ask
@@ -87,4 +87,4 @@ def test_grouped_by_length_as_transformers_groups():
 
 
 def test_samples_whose_answers_are_cut():
-    assert unlearned(Lengths(((9, 3),), answers=((4, 1), (8, 1), (12, 1))), 8) == 2
+    assert samples_without_answer(Lengths(((9, 3),), answers=((4, 1), (8, 1), (12, 1))), 8) == 2

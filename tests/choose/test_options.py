@@ -11,7 +11,7 @@ from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_mapping
 from tunec.schemas.choice import HourlyPrice, Option
 from tunec.schemas.hardware.catalogue import cluster
-from tunec.schemas.prices.book import Wanted
+from tunec.schemas.prices.book import PriceRequest
 
 SPEC = {
     "tunec": 1,
@@ -30,9 +30,9 @@ def planned(hardware, **more):
 @pytest.mark.parametrize(
     ("hardware", "wanted", "nodes", "per_node"),
     [
-        ("p5.48xlarge", Wanted(regions=("us-east-1",)), 1, 55.04),
-        ("nd96isr-h100-v5-n2", Wanted(regions=("westeurope",)), 2, 127.816),
-        ("g2-standard-96", Wanted("spot", regions=("us-central1",)), 1, 4.499264),
+        ("p5.48xlarge", PriceRequest(regions=("us-east-1",)), 1, 55.04),
+        ("nd96isr-h100-v5-n2", PriceRequest(regions=("westeurope",)), 2, 127.816),
+        ("g2-standard-96", PriceRequest("spot", regions=("us-central1",)), 1, 4.499264),
     ],
 )
 def test_a_cost_is_nodes_times_hours_times_price(hardware, wanted, nodes, per_node):
@@ -156,7 +156,7 @@ def test_limits_and_filters_say_what_misses_them():
         "fast": "too expensive",
         "unpriced": "no price",
     }
-    found = result_of(EVERY, Asking(wanted=Wanted(providers=("p",))), {})
+    found = result_of(EVERY, Asking(wanted=PriceRequest(providers=("p",))), {})
     assert {each.cluster: each.misses for each in found.options if each.misses} == {
         "unpriced": "no such price"
     }

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tunec.compiler.dataset.counting import Characters, Tokenizer
-from tunec.compiler.dataset.forms import FORMS, Unfit, form_of, sample_of
+from tunec.compiler.dataset.forms import FORMS, RecordNotOfForm, form_of, sample_of
 from tunec.compiler.dataset.measuring import Source, measure
 from tunec.compiler.dataset.templates import ChatTemplate
 from tunec.compiler.dataset.tokenizers import find
@@ -140,7 +140,7 @@ def test_lengths_are_those_of_transformers(folder, counter):
     ],
 )
 def test_what_is_no_sample(record, why):
-    with pytest.raises(Unfit) as refused:
+    with pytest.raises(RecordNotOfForm) as refused:
         sample_of(record, form_of(record))
     assert why in str(refused.value)
 

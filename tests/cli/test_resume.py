@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tunec.compiler.resume.folder import NoCheckpoint, look
-from tunec.compiler.resume.pickles import Named, objects
+from tunec.compiler.resume.pickles import StubObject, objects
 from tunec.compiler.resume.ways import Goal, way_of
 
 RUNS = json.loads((Path(__file__).parent / "real_runs.json").read_text("utf-8"))
@@ -148,7 +148,7 @@ def test_nothing_of_a_pickle_is_run(tmp_path):
     torch_file(tmp_path / "bomb.pt", {"steps": 3, "bomb": Bomb(tmp_path / "ran")})
     found = objects(tmp_path / "bomb.pt")
     assert found["steps"] == 3
-    assert isinstance(found["bomb"], Named)
+    assert isinstance(found["bomb"], StubObject)
     assert not (tmp_path / "ran").exists()
     (tmp_path / "torn.pt").write_bytes(b"PK torn")
     assert objects(tmp_path / "torn.pt") is None

@@ -9,7 +9,7 @@ import pytest
 from tunec.compiler.consumers.environments import EnvironmentUnavailable
 from tunec.compiler.consumers.sets import ConsumerSet
 from tunec.targets import generate_schemas
-from tunec.targets.generate_schemas import Told, main
+from tunec.targets.generate_schemas import ConsumerAnswers, main
 
 
 def schema(consumer: str, *properties: str) -> dict[str, Any]:
@@ -20,20 +20,20 @@ def schema(consumer: str, *properties: str) -> dict[str, Any]:
     }
 
 
-def release(version: str, *properties: str) -> Told:
+def release(version: str, *properties: str) -> ConsumerAnswers:
     """A transformers release whose training arguments have these properties, and nothing else."""
     answers: dict[str, Any] = {"automatic": ["train_batch_size"]}
     for name in generate_schemas.STEMS:
         answers[f"schema {name}"] = None
         answers[f"defaults {name}"] = {}
     answers["schema TrainingArguments"] = schema(f"transformers=={version}", *properties)
-    return Told(ConsumerSet("transformers", version), answers)
+    return ConsumerAnswers(ConsumerSet("transformers", version), answers)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     minor = {"schema": schema("deepspeed==0.16.9"), "defaults": {"gradient_clipping": 0.0}}
-    told = [Told(ConsumerSet("deepspeed", "0.16.9"), minor), release("1.0.0", "a")]
+    told = [ConsumerAnswers(ConsumerSet("deepspeed", "0.16.9"), minor), release("1.0.0", "a")]
     told += [release("1.1.0", "a"), release("1.2.0", "a", "b")]
     monkeypatch.setattr(generate_schemas, "FOLDER", tmp_path)
     monkeypatch.setattr(generate_schemas, "tell_all", lambda: told)
@@ -83,7 +83,7 @@ def test_a_file_that_nobody_writes_any_more_is_stale_then_gone(folder):
 
 
 def test_says_when_it_could_not_look(monkeypatch, capsys):
-    def refuse() -> list[Told]:
+    def refuse() -> list[ConsumerAnswers]:
         raise EnvironmentUnavailable("deepspeed==0.16.9", "no network")
 
     monkeypatch.setattr(generate_schemas, "tell_all", refuse)

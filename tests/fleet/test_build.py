@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tunec.compiler.fleet.lock import LOCK, PART, Locked, line_of, members, read_lock
+from tunec.compiler.fleet.lock import LOCK, PART, LockedPair, line_of, members, read_lock
 from tunec.compiler.version import __version__
 
 
@@ -56,7 +56,7 @@ def test_layout_and_lock(built):
     assert one.decisions["batch.global"] == 128, "the fleet file's override"
     assert one.inputs.tunec == __version__
     assert [each.partition("@")[0] for each in one.inputs.targets] == ["deepspeed", "huggingface"]
-    assert Locked.from_line(line_of(one, members(one.decisions))) == one
+    assert LockedPair.from_line(line_of(one, members(one.decisions))) == one
 
 
 def test_an_infeasible_pair_does_not_stop_the_others(built):

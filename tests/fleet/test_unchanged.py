@@ -8,7 +8,7 @@ import pytest
 from tests.fleet.fleets import write_fleet
 
 from tunec.compiler.fleet import tree as tree_module
-from tunec.compiler.fleet.lock import LOCK, PART, fold_parts, header, is_own, lock_lines, vouched
+from tunec.compiler.fleet.lock import LOCK, PART, fold_parts, header, is_own, lock_lines, tree_state
 
 PAIR = "small/t4-x1"
 CONFIG = f"{PAIR}/deepspeed/ds_config.json"
@@ -43,7 +43,7 @@ def older(tree: Path) -> None:
 
 
 def test_no_directory_is_listed_where_files_lay_alone(built, again, monkeypatch):
-    assert vouched(built).are_alone
+    assert tree_state(built).are_alone
     older(built)
     listed: list[str] = []
     real = tree_module.os.scandir
@@ -61,10 +61,10 @@ def test_a_file_that_is_put_beside_them_is_found_each_time(built, again, where):
     (built / LOCK).touch()
     for _ in range(2):
         assert again() == (FRESH, [f"{where}/left.txt"])
-    assert not vouched(built).are_alone
+    assert not tree_state(built).are_alone
     (built / where / "left.txt").unlink()
     assert again() == (FRESH, [])
-    assert vouched(built).are_alone
+    assert tree_state(built).are_alone
 
 
 def test_a_file_left_beside_those_that_are_written_anew_is_found(built, again):
@@ -73,7 +73,7 @@ def test_a_file_left_beside_those_that_are_written_anew_is_found(built, again):
     spec.write_text(spec.read_text("utf-8").replace("epochs: 1", "epochs: 2"), "utf-8")
     said = "8 pairs are up to date, 4 will be compiled"
     assert again() == (said, [f"{PAIR}/left.txt"])
-    assert not vouched(built).are_alone
+    assert not tree_state(built).are_alone
     assert again() == (FRESH, [f"{PAIR}/left.txt"])
 
 

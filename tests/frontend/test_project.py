@@ -10,7 +10,7 @@ from tests.small_spec import SPEC
 from tunec.compiler.fleet.inputs import Reader
 from tunec.compiler.fleet.selection import select
 from tunec.compiler.frontend.load import Loaded, load_mapping, load_spec, load_text
-from tunec.compiler.translate.translate import Ungiven, given_slots
+from tunec.compiler.translate.translate import BadSetting, given_slots
 from tunec.schemas.hardware.catalogue import cluster
 from tunec.schemas.models.catalogue import card
 
@@ -196,5 +196,5 @@ def test_a_reason_and_an_argument_may_begin_with_a_dash() -> None:
 
 @pytest.mark.parametrize("slot", ["runtime.output", "launch.script"])
 def test_a_slot_of_the_command_line_is_no_option(slot: str) -> None:
-    with pytest.raises(Ungiven, match="is an option, and no name of a file"):
+    with pytest.raises(BadSetting, match="is an option, and no name of a file"):
         given_slots([f"{slot}=--force"])

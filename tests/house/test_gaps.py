@@ -9,7 +9,7 @@ from docs import gaps
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.ir.slots import GROUPS, SLOTS
-from tunec.compiler.passes.contract import Undecided
+from tunec.compiler.passes.contract import SlotNotDecided
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.resolve import resolve
 from tunec.compiler.target import Cannot
@@ -91,7 +91,9 @@ def test_a_slot_that_its_pass_does_not_decide_stops_the_first_plan():
         values = {path: to for path, to in outcome.values.items() if path != "model.family"}
         return replace(outcome, values=values, groups=None)
 
-    with pytest.raises(Undecided, match=r"resolve-model decides .* slot model\.family, and not"):
+    with pytest.raises(
+        SlotNotDecided, match=r"resolve-model decides .* slot model\.family, and not"
+    ):
         replace(first, run=silent, fact_inputs=None).decide(facts, Draft({}))
 
 

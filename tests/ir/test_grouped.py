@@ -7,7 +7,7 @@ from tests.small_spec import SPEC
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_text
 from tunec.compiler.header import header_of
-from tunec.compiler.ir.recollection import Grouped
+from tunec.compiler.ir.recollection import PlanRenderer
 
 
 def test_a_group_is_written_once() -> None:
@@ -17,7 +17,7 @@ def test_a_group_is_written_once() -> None:
         written.append(str(values))
         return str(values)
 
-    grouped, planned = Grouped("test", write), plan(load_text(SPEC)).plan
+    grouped, planned = PlanRenderer("test", write), plan(load_text(SPEC)).plan
     assert planned is not None
     first = grouped.texts(planned)
     assert grouped.texts(planned) == first

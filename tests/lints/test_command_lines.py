@@ -12,7 +12,7 @@ import pytest
 from tests.lints.lint_asking import lint
 
 from tunec.compiler.frontend.nodes import plain
-from tunec.compiler.frontend.python_settings import BY_ITSELF, Given, given_by
+from tunec.compiler.frontend.python_settings import BY_ITSELF, ScriptArguments, given_by
 from tunec.compiler.lints.formats import parse_text
 
 _HEAD = "import argparse, dataclasses\nfrom transformers import TrainingArguments\n"
@@ -211,7 +211,7 @@ TrainingArguments("o", eval_strategy="steps", eval_steps=50, load_best_model_at_
     assert lint(tmp_path, files, ["."]).findings == []
 
 
-def _read(script: str, given: Given) -> dict[str, Any]:
+def _read(script: str, given: ScriptArguments) -> dict[str, Any]:
     parsed, faults = parse_text("train.py", _HEAD + script, given)
     assert not faults
     (read,) = [plain(each.root) for each in parsed if each.kind == "hf"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.lints.lint_asking import lint
 
-from tunec.compiler.cli.lint_summary import Shown
+from tunec.compiler.cli.lint_summary import ProgressLine
 from tunec.compiler.cli.session import Session
 from tunec.compiler.fleet import progress
 from tunec.targets.registry import REGISTRY
@@ -80,7 +80,7 @@ def test_progress_is_shown_on_a_terminal_alone(
     monkeypatch.setattr(progress, "_TERMINAL_SECONDS", -1.0)
     monkeypatch.setattr(progress, "_PLAIN_SECONDS", -1.0)
     stream = _Stream(is_terminal=is_terminal)
-    shown = Shown(Session(REGISTRY, "text", io.StringIO(), stream))
+    shown = ProgressLine(Session(REGISTRY, "text", io.StringIO(), stream))
     for _ in range(3):
         shown.step("files", 3)
     shown.step("runs", 2)

@@ -1,6 +1,6 @@
 """Caches that enter themselves are emptied where they hold much."""
 
-from tunec.schemas.caches import ByIdentity, Kept, cached, clear, forget, sizes
+from tunec.schemas.caches import BoundedCache, ByIdentity, cached, clear, forget, sizes
 
 
 def test_what_holds_much_is_emptied():
@@ -55,7 +55,7 @@ def test_what_lasts_is_not_forgotten_with_a_spec():
 def test_each_cache_is_in_the_list_by_its_name():
     function = cached(8)(str)
     by_object = ByIdentity("test.objects", 2, len)
-    by_facts = Kept[int]("test.facts", 2)
+    by_facts = BoundedCache[int]("test.facts", 2)
     function(1)
     by_object.of([1])
     by_facts.of(([1],), (), lambda: 1)

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from tunec.schemas.caches import Kept
+from tunec.schemas.caches import BoundedCache
 
 
 class Fact:
@@ -28,13 +28,13 @@ def counting():
 
 
 def test_the_same_fact_gives_the_same_result():
-    kept, fact, (made, make) = Kept("test", 8), Fact(), counting()
+    kept, fact, (made, make) = BoundedCache("test", 8), Fact(), counting()
     assert kept.of((fact,), (), make) is kept.of((fact,), (), make)
     assert len(made) == 1
 
 
 def test_an_equal_fact_is_another():
-    kept, (made, make) = Kept("test", 8), counting()
+    kept, (made, make) = BoundedCache("test", 8), counting()
     assert kept.of((Fact(),), (), make) is not kept.of((Fact(),), (), make)
     assert len(made) == 2
 
@@ -49,20 +49,20 @@ def test_an_equal_fact_is_another():
     ],
 )
 def test_what_is_made_for_each_plan_is_told_by_its_content(one, same, other):
-    kept, (made, make) = Kept("test", 8), counting()
+    kept, (made, make) = BoundedCache("test", 8), counting()
     assert kept.of((one(),), (), make) is kept.of((same(),), (), make)
     kept.of((other(),), (), make)
     assert len(made) == 2
 
 
 def test_what_is_equal_besides_belongs_to_it():
-    kept, fact, (made, make) = Kept("test", 8), Fact(), counting()
+    kept, fact, (made, make) = BoundedCache("test", 8), Fact(), counting()
     assert kept.of((fact,), "a", make) is not kept.of((fact,), "b", make)
     assert kept.of((fact,), "a", make) is made[0]
 
 
 def test_no_fact_takes_the_identity_of_one_that_was_let_go():
-    kept, (made, make) = Kept("test", 10_000), counting()
+    kept, (made, make) = BoundedCache("test", 10_000), counting()
     for _ in range(1000):
         kept.of((Fact(),), (), make)
         gc.collect(0)
@@ -70,7 +70,7 @@ def test_no_fact_takes_the_identity_of_one_that_was_let_go():
 
 
 def test_it_begins_anew_where_there_are_too_many():
-    kept, facts, (made, make) = Kept("test", 2), [Fact() for _ in range(3)], counting()
+    kept, facts, (made, make) = BoundedCache("test", 2), [Fact() for _ in range(3)], counting()
     for fact in (*facts, facts[0]):
         kept.of((fact,), (), make)
     assert len(made) == 4

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from tunec.schemas.hardware.catalogue import cluster, cluster_names
-from tunec.schemas.prices.book import OWNER, Wanted, providers, quotes, regions, shipped
+from tunec.schemas.prices.book import OWNER, PriceRequest, providers, quotes, regions, shipped
 from tunec.schemas.prices.price_list import Price, PriceList
 
 LISTS = shipped()
@@ -44,20 +44,20 @@ def test_a_list_names_its_source_and_clusters_that_there_are(each):
     [n for n in cluster_names() if cluster(n).labels.get("cloud") in ("aws", "gcp", "azure")],
 )
 def test_every_machine_of_the_large_providers_has_an_american_price(name):
-    found = quotes(cluster(name), Wanted())
+    found = quotes(cluster(name), PriceRequest())
     american = [each for each in found if each.region.startswith(("us-", "east", "west", "south"))]
     assert bool(american) != (name in WITHOUT_AMERICAN_ON_DEMAND)
 
 
 def test_most_of_them_have_a_european_price_too():
-    priced = [n for n in cluster_names() if quotes(cluster(n), Wanted())]
+    priced = [n for n in cluster_names() if quotes(cluster(n), PriceRequest())]
     european = [
         n
         for n in priced
         if any(
             any(word in each.region for word in EUROPE)
             for market in ("on_demand", "spot")
-            for each in quotes(cluster(n), Wanted(market))
+            for each in quotes(cluster(n), PriceRequest(market))
         )
     ]
     assert len(priced) > 35
@@ -66,7 +66,7 @@ def test_most_of_them_have_a_european_price_too():
 
 def test_the_price_that_was_read_last_holds():
     """AWS lists p5.48xlarge in two files; they agree, and the newer one is named."""
-    wanted = Wanted(regions=("us-east-1",))
+    wanted = PriceRequest(regions=("us-east-1",))
     (found,) = quotes(cluster("p5.48xlarge"), wanted)
     assert (found.per_hour, found.dated) == (55.04, "2026-07-20")
     newer = own(**{"p5.48xlarge": Price(on_demand=1.0)})
@@ -74,17 +74,19 @@ def test_the_price_that_was_read_last_holds():
         update={"dated": date(2020, 1, 1), "regions": {"cellar": {"p5.48xlarge": Price(spot=2.0)}}}
     )
     for lists in ([newer, older], [older, newer]):
-        assert [each.per_hour for each in quotes(cluster("p5.48xlarge"), Wanted(), lists)] == [1.0]
+        assert [
+            each.per_hour for each in quotes(cluster("p5.48xlarge"), PriceRequest(), lists)
+        ] == [1.0]
 
 
 def test_spot_comes_from_the_list_that_has_it():
-    (found,) = quotes(cluster("p5.48xlarge"), Wanted("spot", regions=("us-east-1",)))
+    (found,) = quotes(cluster("p5.48xlarge"), PriceRequest("spot", regions=("us-east-1",)))
     assert found.per_hour == pytest.approx(17.6289)
     assert found.dated == "2025-09-09 or later"
 
 
 def test_the_cheapest_region_comes_first():
-    found = quotes(cluster("nd96isr-h100-v5"), Wanted())
+    found = quotes(cluster("nd96isr-h100-v5"), PriceRequest())
     assert found[0].per_hour == pytest.approx(98.32)
     assert [each.per_node for each in found] == sorted(each.per_node for each in found)
     assert found[0].instance == "Standard_ND96isr_H100_v5"
@@ -93,29 +95,29 @@ def test_the_cheapest_region_comes_first():
 
 def test_nodes_are_paid_for_one_by_one():
     """4 nodes at 98.32 dollars: 393.28 dollars an hour."""
-    found = quotes(cluster("nd96isr-h100-v5-n4"), Wanted(regions=("eastus",)))
+    found = quotes(cluster("nd96isr-h100-v5-n4"), PriceRequest(regions=("eastus",)))
     assert [each.per_hour for each in found] == [pytest.approx(393.28)]
 
 
 def test_a_list_of_ones_own_wins_and_so_does_the_price_in_a_cluster():
     a100 = cluster("a100-80g-x8")
-    assert quotes(a100, Wanted()) == ()
+    assert quotes(a100, PriceRequest()) == ()
     priced = a100.model_copy(update={"price_per_hour": 12.0})
-    (found,) = quotes(priced, Wanted())
+    (found,) = quotes(priced, PriceRequest())
     assert (found.provider, found.per_hour) == (OWNER, 12.0)
     mine = own(**{a100.name: Price(on_demand=9.0)})
-    (found,) = quotes(priced, Wanted(), [mine])
+    (found,) = quotes(priced, PriceRequest(), [mine])
     assert (found.provider, found.region, found.per_hour) == ("lab", "cellar", 9.0)
-    assert quotes(priced, Wanted(providers=("aws",))) == ()
+    assert quotes(priced, PriceRequest(providers=("aws",))) == ()
     h100 = cluster("p5.48xlarge")
     mine = own(**{"p5.48xlarge": Price(on_demand=40.0)})
-    assert [each.per_hour for each in quotes(h100, Wanted(), [mine])] == [40.0]
+    assert [each.per_hour for each in quotes(h100, PriceRequest(), [mine])] == [40.0]
 
 
 def test_providers_and_regions_are_filters():
     azure = cluster("nc64as-t4-v3")
-    assert quotes(azure, Wanted(providers=("aws",))) == ()
-    found = quotes(azure, Wanted(providers=("azure",), regions=("westeurope", "eastus")))
+    assert quotes(azure, PriceRequest(providers=("aws",))) == ()
+    found = quotes(azure, PriceRequest(providers=("azure",), regions=("westeurope", "eastus")))
     assert [(each.region, each.per_hour) for each in found] == [
         ("eastus", 4.352),
         ("westeurope", 5.44),

@@ -18,7 +18,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.documents import read_files, read_texts
 from tunec.compiler.lints.environment import environment_of
 from tunec.compiler.lints.neighbours import catalogue_model
-from tunec.compiler.translate.foundation import Beside
+from tunec.compiler.translate.foundation import SpecOptions
 from tunec.compiler.translate.sources import sources_of
 from tunec.compiler.translate.to_spec import Asking, spec_of_files
 from tunec.compiler.translate.translate import given_slots
@@ -266,7 +266,7 @@ def specified(paths, spec):
     named = [name for name in spec["targets"] if "@" in name]
     around = environment_of(READABLE, hardware=spec["hardware"], readers=named)
     method = spec["method"]
-    beside = Beside(
+    beside = SpecOptions(
         model=spec["model"],
         hardware=spec["hardware"],
         method=method if isinstance(method, str) else next(iter(method)),

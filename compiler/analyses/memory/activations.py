@@ -45,7 +45,7 @@ from tunec.compiler.analyses.memory.modules import (
     is_in_feed_forward,
     norms_after,
 )
-from tunec.compiler.analyses.memory.segments import Recomputed, recomputed
+from tunec.compiler.analyses.memory.segments import SegmentedLayers, recomputed
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
@@ -79,7 +79,7 @@ class Layers(NamedTuple):
 
 
 def kept(
-    part: str, layers: Layers, split: Recomputed, *, offload: bool, transit: int = IN_TRANSIT
+    part: str, layers: Layers, split: SegmentedLayers, *, offload: bool, transit: int = IN_TRANSIT
 ) -> Sizes:
     """Bytes kept for the backward pass; `transit`: offloaded inputs still on the device."""
     here = min(split.segments, transit) if offload else split.segments
@@ -90,12 +90,12 @@ def kept(
     return terms
 
 
-def named(part: str, split: Recomputed) -> str:
+def named(part: str, split: SegmentedLayers) -> str:
     """The name of a layer's working memory."""
     return f"{part} recomputed layer" if split.segments else f"{part} layer gradients"
 
 
-def at_last(layers: Layers, split: Recomputed) -> float:
+def at_last(layers: Layers, split: SegmentedLayers) -> float:
     """Bytes besides the kept ones while the last layer, or a late segment, is differentiated.
 
     When the pass reaches a segment, the layers behind the segment are done. The last segment may be
@@ -108,7 +108,7 @@ def at_last(layers: Layers, split: Recomputed) -> float:
     return layers.working + max(last, before if split.segments > 1 else 0.0, 0.0)
 
 
-def beside(layers: Layers, split: Recomputed) -> float:
+def beside(layers: Layers, split: SegmentedLayers) -> float:
     """Bytes of a segment's other layers, recomputed before its last layer is differentiated."""
     return (split.first - 1) * layers.most if split.first > 1 else 0.0
 
@@ -146,7 +146,7 @@ class Pass(Struct, frozen=True):
     casts_adapters: bool = False
     """Whether autocast meets adapters as they are stored; FSDP gathers them in its own dtype."""
 
-    def split(self, layers: int) -> Recomputed:
+    def split(self, layers: int) -> SegmentedLayers:
         """The division of a number of layers into recomputed and kept ones."""
         return recomputed(layers, self.segment if self.checkpointed else 0, self.gap)
 
@@ -255,7 +255,7 @@ def part_activations(
 
 
 def _together(
-    stacks: Sequence[Stack], widths: Arithmetic, tokens: float, keys: float, split: Recomputed
+    stacks: Sequence[Stack], widths: Arithmetic, tokens: float, keys: float, split: SegmentedLayers
 ) -> tuple[float, float]:
     """Bytes that all samples of a batch share: in kept layers, and in a recomputed segment."""
     sizes = [tokens * common(stack, widths, keys) for stack in stacks]

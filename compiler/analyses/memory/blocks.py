@@ -16,7 +16,7 @@ from tunec.compiler.analyses.memory.activations import (
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.lora import adapters_saved, inputs_kept
 from tunec.compiler.analyses.memory.modules import is_in_feed_forward
-from tunec.compiler.analyses.memory.segments import Recomputed
+from tunec.compiler.analyses.memory.segments import SegmentedLayers
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module, Stack
 from tunec.schemas.models.denoiser import BlockBytes, Denoiser, highest
@@ -98,7 +98,7 @@ def _kinds(workload: Workload, run: Pass, widths: Arithmetic, tokens: Tokens) ->
 
 def _layers(
     again: Sequence[_Kind], on_their_way: Sequence[float], run: Pass
-) -> tuple[Layers, Recomputed]:
+) -> tuple[Layers, SegmentedLayers]:
     """The memory of blocks that are treated alike, and how many are recomputed or kept."""
     layers = sum(each.layers for each in again)
     mean = sum(each.saved * each.layers for each in again) / layers

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.modules import is_stack
 from tunec.compiler.ir.slots import Zero
-from tunec.schemas.caches import Kept
+from tunec.schemas.caches import BoundedCache
 from tunec.schemas.models.architecture import Architecture, Module
 
 _OUTSIDE: Final = -1
@@ -127,7 +127,7 @@ def live_elements(
     return _LIVE.of((model,), (sizes, *options.values()), made)
 
 
-_LIVE: Final = Kept[Live]("compiler.analyses.memory.fetches.live", 256)
+_LIVE: Final = BoundedCache[Live]("compiler.analyses.memory.fetches.live", 256)
 
 
 def _live(

@@ -29,7 +29,7 @@ from tunec.compiler.analyses.memory.bucket_groups import Copied, copied
 from tunec.compiler.analyses.memory.counts import expert_blocks
 from tunec.compiler.analyses.memory.modules import adapter_shapes
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.schemas.caches import Kept, cached
+from tunec.schemas.caches import BoundedCache, cached
 from tunec.schemas.models.architecture import Module
 
 
@@ -77,7 +77,7 @@ def largest_partition(workload: Workload, ranks: int) -> Partition:
     return _PARTITIONS.of((tensors,), ranks, lambda: _largest(tensors, ranks))
 
 
-_PARTITIONS: Final = Kept[Partition]("compiler.analyses.memory.reductions.partitions", 2048)
+_PARTITIONS: Final = BoundedCache[Partition]("compiler.analyses.memory.reductions.partitions", 2048)
 
 
 def _largest(tensors: tuple[Tensor, ...], ranks: int) -> Partition:
@@ -123,7 +123,9 @@ def trained_tensors(workload: Workload) -> tuple[Tensor, ...]:
     return _TENSORS.of(told, rank, lambda: tuple(_tensors(workload, _inner_widths(workload))))
 
 
-_TENSORS: Final = Kept[tuple[Tensor, ...]]("compiler.analyses.memory.reductions.tensors", 64)
+_TENSORS: Final = BoundedCache[tuple[Tensor, ...]](
+    "compiler.analyses.memory.reductions.tensors", 64
+)
 
 
 def _tensors(workload: Workload, inner: frozenset[int]) -> Iterator[Tensor]:
@@ -219,7 +221,9 @@ def reductions(
     return _REDUCTIONS.of((tensors,), (bucket, own, ranks, blocks), made)
 
 
-_REDUCTIONS: Final = Kept[Reductions]("compiler.analyses.memory.reductions.reductions", 1024)
+_REDUCTIONS: Final = BoundedCache[Reductions](
+    "compiler.analyses.memory.reductions.reductions", 1024
+)
 
 
 def _highest(

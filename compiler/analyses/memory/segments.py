@@ -9,7 +9,7 @@ from tunec.compiler.ir.slots import ActivationCheckpointing
 from tunec.schemas.caches import cached
 
 
-class Recomputed(NamedTuple):
+class SegmentedLayers(NamedTuple):
     """The numbers of a model's layers by how they are checkpointed."""
 
     segments: int
@@ -40,16 +40,16 @@ class Recomputed(NamedTuple):
 
 
 @cached(1024)
-def recomputed(layers: int, segment: int, gap: int) -> Recomputed:
+def recomputed(layers: int, segment: int, gap: int) -> SegmentedLayers:
     """Split layers into segments and gaps; `segment` 0: none is recomputed."""
     if segment == 0 or layers == 0:
-        return Recomputed(0, layers, 0, 0, layers)
+        return SegmentedLayers(0, layers, 0, 0, layers)
     window = segment + gap
     before = (layers - 1) // window
     rest = layers - before * window
     last = min(segment, rest)
     whole = before * gap + rest - last
-    return Recomputed(before + 1, whole, min(segment, layers), last, rest - last)
+    return SegmentedLayers(before + 1, whole, min(segment, layers), last, rest - last)
 
 
 def repeated_share(layers: int, asked: ActivationCheckpointing) -> float:

@@ -130,7 +130,7 @@ def _sum(one: Sizes, other: Sizes) -> Sizes:
     return {name: one.get(name, 0) + other.get(name, 0) for name in (*one, *other)}
 
 
-def by_half(
+def waiting_by_layer(
     workload: Workload, passed: Activations, waiting: Sizes
 ) -> Iterator[tuple[Sizes, tuple[float, float] | None]]:
     """Waiting tensors, with the span of layers that keep them; None: no layer frees them."""

@@ -18,7 +18,7 @@ from tunec.compiler.analyses.time.flops import operations, sample_tokens
 from tunec.compiler.analyses.time.kernels import forward_kernels
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.pace import scaled
-from tunec.compiler.analyses.time.update import REACHED, Moved, held_bytes, moved_of, update
+from tunec.compiler.analyses.time.update import REACHED, UpdateTraffic, held_bytes, moved_of, update
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
@@ -59,7 +59,7 @@ class _Asked(NamedTuple):
 
     work: Work
     volume: Volume
-    moved: Moved
+    moved: UpdateTraffic
     samples: int
     """Over all devices, like `tokens`."""
     tokens: float

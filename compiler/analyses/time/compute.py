@@ -26,7 +26,7 @@ from tunec.compiler.analyses.time.flops import (
 from tunec.compiler.analyses.time.gathering import found_whole, gathers, hooks, units
 from tunec.compiler.analyses.time.kernels import (
     SCATTERED,
-    Launched,
+    KernelCounts,
     exchanging,
     is_read_back,
     kernels,
@@ -94,7 +94,7 @@ class Work(NamedTuple):
     """Bytes read and written to expand quantised weights."""
     expanded: float
     """Weights that are expanded from 4 bits, in all passes."""
-    kernels: Launched
+    kernels: KernelCounts
     read_back: bool
     """Whether the host waits for the device in each layer, and cannot launch kernels ahead."""
     repeated: float
@@ -247,7 +247,7 @@ def work_of(workload: Workload, layout: Layout) -> Work:
         kernels=_launched(
             kernels(workload, repeated=repeated),
             exchanging(workload, parallel.sequence, repeated=repeated),
-            Launched(encoders.kernels, 0, 0),
+            KernelCounts(encoders.kernels, 0, 0),
         ),
         read_back=is_read_back(workload),
         repeated=repeated,
@@ -259,8 +259,8 @@ def work_of(workload: Workload, layout: Layout) -> Work:
     )
 
 
-def _launched(*each: Launched) -> Launched:
-    return Launched(*map(sum, zip(*each, strict=True)))
+def _launched(*each: KernelCounts) -> KernelCounts:
+    return KernelCounts(*map(sum, zip(*each, strict=True)))
 
 
 def _scored(scores: Passes, repeated: float) -> float:

@@ -39,7 +39,7 @@ def forward_kernels(workload: Workload) -> float:
     return FORWARD * _launching(workload) + _ADAPTER * adapted
 
 
-class Launched(NamedTuple):
+class KernelCounts(NamedTuple):
     """The number of kernels in each pass of a micro batch."""
 
     forward: float
@@ -47,13 +47,13 @@ class Launched(NamedTuple):
     recomputation: float
 
 
-def kernels(workload: Workload, *, repeated: float) -> Launched:
+def kernels(workload: Workload, *, repeated: float) -> KernelCounts:
     """Kernels forward, backward and repeated."""
     adapted = sum(module.copies for module in workload.adapted)
     backward = _BACKWARD * _launching(workload) + _ADAPTER_BACKWARD * adapted
     expanded = _EXPANSION * _expanded(workload)
     forward = forward_kernels(workload) + expanded
-    return Launched(forward, backward + expanded, repeated * forward)
+    return KernelCounts(forward, backward + expanded, repeated * forward)
 
 
 _EXCHANGED: Final = 13
@@ -63,11 +63,11 @@ outputs exchanged and copied; forward positions too are gathered and joined (dee
 `runtime/sequence_parallel/ulysses_sp.py`, `UlyssesSPAttentionHF.forward`)."""
 
 
-def exchanging(workload: Workload, width: int, *, repeated: float) -> Launched:
+def exchanging(workload: Workload, width: int, *, repeated: float) -> KernelCounts:
     """Kernels around the exchanges of ranks that share a sequence."""
     layers = sum(stack.layers for stack in workload.architecture.stacks) if width > 1 else 0
     forward = _EXCHANGED * layers
-    return Launched(forward, _EXCHANGED_BACKWARD * layers, repeated * forward)
+    return KernelCounts(forward, _EXCHANGED_BACKWARD * layers, repeated * forward)
 
 
 def is_read_back(workload: Workload) -> bool:

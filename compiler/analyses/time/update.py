@@ -41,7 +41,7 @@ _NARROW: Final = 1.1e-9
 `aten/src/ATen/native/cuda/Copy.cu`). Measured: `Tensor.to` of 60 million, a core of an EPYC."""
 
 
-class Moved(NamedTuple):
+class UpdateTraffic(NamedTuple):
     """Data that one optimizer step moves, whatever the machine: bytes, in all its micro batches."""
 
     ranks: int
@@ -72,7 +72,9 @@ class Moved(NamedTuple):
     """Whether gradients are copied to the host in a separate stream."""
 
 
-def update(moved: Moved, machine: Machine, busy: float, at: Constants = FITTED) -> dict[str, float]:
+def update(
+    moved: UpdateTraffic, machine: Machine, busy: float, at: Constants = FITTED
+) -> dict[str, float]:
     """Seconds of one optimizer step and of offloading in the micro batches before it.
 
     `busy`: seconds that one device computes; half of them may hide copies of FSDP's parameters, and
@@ -110,13 +112,13 @@ def _narrowing(weights: float, machine: Machine) -> float:
     return _NARROW * weights / machine.threads if machine.threads else 0.0
 
 
-def _parameters(moved: Moved, pcie: float, busy: float) -> float:
+def _parameters(moved: UpdateTraffic, pcie: float, busy: float) -> float:
     """FSDP copies the next unit while one computes (fsdp_qlora's table: as fast as without)."""
     seconds = moved.parameters / pcie
     return exposed(seconds, PREFETCHED, busy / 2) if moved.ahead else seconds
 
 
-def _gradients(moved: Moved, pcie: float, busy: float) -> float:
+def _gradients(moved: UpdateTraffic, pcie: float, busy: float) -> float:
     """Seconds of copies that the backward pass does not hide.
 
     The stream in which ZeRO-3 reduces copies too (deepspeed 0.19.8 `runtime/zero/stage3.py`,
@@ -126,7 +128,7 @@ def _gradients(moved: Moved, pcie: float, busy: float) -> float:
     return exposed(seconds, HIDDEN, busy / 2) if moved.overlapped else seconds
 
 
-def moved_of(workload: Workload, layout: Layout) -> Moved:
+def moved_of(workload: Workload, layout: Layout) -> UpdateTraffic:
     """The data that one optimizer step of a layout moves."""
     ranks = layout.parallel.data * layout.parallel.sequence
     paged = _paged(workload, layout) if is_paged(workload.optimizer) else 0.0
@@ -138,7 +140,7 @@ def moved_of(workload: Workload, layout: Layout) -> Moved:
     on_nvme = plan.zero.offload_param == "nvme"
     away = plan.optimizer_away
     stored = moments_of(workload, plan) + MASTER_BYTES * plan.counts.trainable
-    return Moved(
+    return UpdateTraffic(
         ranks=ranks,
         device=0 if away else _device_step(workload, plan),
         host=_host_step(workload, plan) if away else 0,

@@ -12,7 +12,7 @@ from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.effective import known_around, releases_around
-from tunec.compiler.lints.facts.sharding import Asked, asked
+from tunec.compiler.lints.facts.sharding import FsdpSettings, asked
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Consequence, Finding
 from tunec.compiler.lints.schemas import Schema, kinds_of, paths_of, schemas
@@ -352,7 +352,7 @@ def _of_loader(document: Document) -> Iterator[Finding]:
             yield _text(place, "true or false", "any text counts as true", "silent")
 
 
-def _of_units(run: LintContext, each: Asked) -> Iterator[Finding]:
+def _of_units(run: LintContext, each: FsdpSettings) -> Iterator[Finding]:
     """The size of an FSDP unit: the trainer compares it, accelerate converts it."""
     size, policy = each.get("min_num_params"), each.get("auto_wrap_policy")
     if size is None or each.who == "axolotl":

@@ -105,7 +105,7 @@ def batch_of(run: LintContext, document: Document) -> Document | None:
     return next((each for each in run.of("slurm") if each.name == document.name), None)
 
 
-class Started:
+class StartedCommands:
     """Pairs each `srun` or `mpirun` with the commands that it may start.
 
     A starter that names another program starts none. A script may hold hundreds of both, so each

@@ -67,7 +67,7 @@ def fsdp_keys(*names: str) -> tuple[str, ...]:
     )
 
 
-class Asked(Struct, frozen=True):
+class FsdpSettings(Struct, frozen=True):
     """The FSDP settings of one file."""
 
     who: Literal["accelerate", "trainer", "axolotl"]
@@ -84,7 +84,7 @@ class Asked(Struct, frozen=True):
         return next((self.keys[name] for name in names if name in self.keys), None)
 
 
-def asked(run: LintContext) -> Iterator[Asked]:
+def asked(run: LintContext) -> Iterator[FsdpSettings]:
     """Every file that turns FSDP on, in the order of the files."""
     for document in run.documents:
         if document.is_view:
@@ -104,7 +104,7 @@ def words(place: Place) -> tuple[str, ...]:
     return tuple(each for each in every if isinstance(each, str))
 
 
-def offloaded(each: Asked) -> Place | None:
+def offloaded(each: FsdpSettings) -> Place | None:
     """The key that offloads FSDP's shards to host memory."""
     away = each.get("offload_params", "cpu_offload")
     if is_true(away):
@@ -122,15 +122,15 @@ def is_false(place: Place | None) -> bool:
     return place is not None and str(place.value).lower() in ("false", "0", "no")
 
 
-def _accelerate(document: Document) -> Asked | None:
+def _accelerate(document: Document) -> FsdpSettings | None:
     on = document.get("distributed_type")
     if document.kind != "accelerate" or on is None or on.value != "FSDP":
         return None
     told = _options(document)
-    return Asked("accelerate", document, on, told, _number(told.get("version")) or 1)
+    return FsdpSettings("accelerate", document, on, told, _number(told.get("version")) or 1)
 
 
-def _flags(document: Document) -> Asked | None:
+def _flags(document: Document) -> FsdpSettings | None:
     """The settings of `accelerate launch --use_fsdp`, whose flags are named as the file's keys."""
     on = document.get("flags.use_fsdp")
     if document.kind != "launch" or document.value("launcher") != "accelerate" or on is None:
@@ -141,10 +141,10 @@ def _flags(document: Document) -> Asked | None:
         for path, place in document.found.items()
         if path.startswith(mark) and place.value is not None
     }
-    return Asked("accelerate", document, on, told, _number(told.get("version")) or 1)
+    return FsdpSettings("accelerate", document, on, told, _number(told.get("version")) or 1)
 
 
-def _trainer(run: LintContext, document: Document) -> Asked | None:
+def _trainer(run: LintContext, document: Document) -> FsdpSettings | None:
     on = document.get("fsdp")
     if document not in run.of("trainer") or on is None or on.value in _OFF or on.value == []:
         return None
@@ -156,16 +156,16 @@ def _trainer(run: LintContext, document: Document) -> Asked | None:
         version = 1
     elif version is None and run.runs("transformers>=5.15") is True:
         version = 2
-    return Asked("trainer", document, on, told, version)
+    return FsdpSettings("trainer", document, on, told, version)
 
 
-def _axolotl(document: Document) -> Asked | None:
+def _axolotl(document: Document) -> FsdpSettings | None:
     on = document.get("fsdp_config") or document.get("fsdp")
     if document.kind != "axolotl" or on is None or on.value in _OFF:
         return None
     told = _options(document)
     said = document.get("fsdp_version") or told.get("version")
-    return Asked("axolotl", document, on, told, _number(said) or 1)
+    return FsdpSettings("axolotl", document, on, told, _number(said) or 1)
 
 
 def _options(document: Document) -> dict[str, Place]:
@@ -298,7 +298,7 @@ def fsdp_of(run: LintContext) -> "Fsdp | None":
     )
 
 
-def _sharding(each: Asked) -> "FsdpSharding | None":
+def _sharding(each: FsdpSettings) -> "FsdpSharding | None":
     if each.version != 1:
         return "grad_op" if is_false(each.get("reshard_after_forward")) else "full"
     said = each.get("sharding_strategy", "reshard_after_forward")
@@ -308,5 +308,5 @@ def _sharding(each: Asked) -> "FsdpSharding | None":
     return _STRATEGIES.get(options[0]) if options else "full"
 
 
-def _offloads(each: Asked) -> bool:
+def _offloads(each: FsdpSettings) -> bool:
     return is_true(each.get("offload_params")) or "offload" in words(each.on)

@@ -65,19 +65,19 @@ def engine_of(run: LintContext) -> str | None:
     return "FSDP" if any(each is not None and each.value for each in named) else None
 
 
-class Asked(Struct, frozen=True):
+class ScheduleNumber(Struct, frozen=True):
     """A number of the schedule, and the key that gives it."""
 
     value: int
     place: Place
 
 
-def total_steps(run: LintContext) -> Asked | None:
+def total_steps(run: LintContext) -> ScheduleNumber | None:
     """`max_steps`, if it decides the length of training."""
     place = run.said("trainer", "max_steps")
     if place is None or not is_whole(place.value) or place.value < 1:
         return None
-    return Asked(place.value, place)
+    return ScheduleNumber(place.value, place)
 
 
 def warmup_place(run: LintContext) -> Place | None:
@@ -89,7 +89,7 @@ def warmup_place(run: LintContext) -> Place | None:
     return None
 
 
-def warmup_steps(run: LintContext, total: int | None) -> Asked | None:
+def warmup_steps(run: LintContext, total: int | None) -> ScheduleNumber | None:
     """Steps of warm-up by `get_warmup_steps`.
 
     None if there are none, or if it is a share of an unknown number.
@@ -98,8 +98,8 @@ def warmup_steps(run: LintContext, total: int | None) -> Asked | None:
     if place is None or not is_number(place.value) or not isfinite(place.value):
         return None
     if place.value >= 1 and place.path.endswith("steps"):
-        return Asked(int(place.value), place)
-    return None if total is None else Asked(ceil(total * place.value), place)
+        return ScheduleNumber(int(place.value), place)
+    return None if total is None else ScheduleNumber(ceil(total * place.value), place)
 
 
 def is_overridden(run: LintContext) -> bool:

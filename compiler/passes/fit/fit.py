@@ -22,7 +22,7 @@ from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layou
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
 from tunec.compiler.passes.fit.shapes import global_batch, shapes, usual_batch
 from tunec.compiler.passes.fit.states import sums_in_fp32
-from tunec.schemas.caches import Kept, cached
+from tunec.schemas.caches import BoundedCache, cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.units import format_bytes
 
@@ -110,7 +110,7 @@ def workload_of(facts: Facts, draft: Draft) -> Workload:
     return _WORKLOADS.of(told, (), partial(_workload, facts, draft))
 
 
-_WORKLOADS: Final = Kept[Workload]("compiler.passes.fit.fit.workloads", 256)
+_WORKLOADS: Final = BoundedCache[Workload]("compiler.passes.fit.fit.workloads", 256)
 
 
 @cached(64)
@@ -180,7 +180,7 @@ _FIELDS: Final = tuple(
 
 
 _Said = tuple[Mapping[str, Any], Mapping[str, object]]
-_SAID: Final = Kept[_Said]("compiler.passes.fit.fit.said", 1024)
+_SAID: Final = BoundedCache[_Said]("compiler.passes.fit.fit.said", 1024)
 
 
 def _slots_of(layout: Layout) -> _Said:

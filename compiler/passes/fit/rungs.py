@@ -15,7 +15,7 @@ from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
 from tunec.compiler.passes.fit.shapes import anywhere, global_batch, ladders, posed
 from tunec.compiler.passes.fit.states import states_of
-from tunec.schemas.caches import Kept, cached
+from tunec.schemas.caches import BoundedCache, cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 
@@ -199,7 +199,7 @@ def rungs(problem: Problem) -> tuple[Ladder, ...]:
     return _RUNGS.of((), posed(problem), lambda: _rungs(anywhere(problem)))
 
 
-_RUNGS: Final = Kept[tuple[Ladder, ...]]("compiler.passes.fit.rungs.rungs", 256)
+_RUNGS: Final = BoundedCache[tuple[Ladder, ...]]("compiler.passes.fit.rungs.rungs", 256)
 
 
 def _rungs(problem: Problem) -> tuple[Ladder, ...]:

@@ -16,7 +16,7 @@ _STILL_ZERO: Final = (
 
 
 @dataclass(slots=True)
-class Seen:
+class EngineObservations:
     """Observations made while the engine ran."""
 
     micro: list[int] = field(default_factory=list)
@@ -51,7 +51,7 @@ def _name(dtype: torch.dtype) -> str:
 # ── watching ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def watch_clipping(seen: Seen, trainer: Any) -> None:
+def watch_clipping(seen: EngineObservations, trainer: Any) -> None:
     """Record each norm that the Trainer clips to; DeepSpeed clips by its own configuration."""
     clip = trainer.accelerator.clip_grad_norm_
 
@@ -62,7 +62,7 @@ def watch_clipping(seen: Seen, trainer: Any) -> None:
     trainer.accelerator.clip_grad_norm_ = noting
 
 
-def watch_model(seen: Seen, model: torch.nn.Module) -> None:
+def watch_model(seen: EngineObservations, model: torch.nn.Module) -> None:
     """Record what the layers do: recomputation, and the dtype of products under autocast."""
     for module in model.modules():
         if hasattr(module, "_gradient_checkpointing_func"):
@@ -76,7 +76,7 @@ def watch_model(seen: Seen, model: torch.nn.Module) -> None:
     first.register_forward_hook(note)
 
 
-def _watch_recomputation(seen: Seen, module: Any) -> None:
+def _watch_recomputation(seen: EngineObservations, module: Any) -> None:
     plain: Callable[..., Any] = module._gradient_checkpointing_func  # noqa: SLF001
 
     def noting(*arguments: Any, **options: Any) -> Any:
@@ -87,7 +87,7 @@ def _watch_recomputation(seen: Seen, module: Any) -> None:
     module._gradient_checkpointing_func = noting  # noqa: SLF001
 
 
-def watch_engine(seen: Seen, engine: Any) -> None:
+def watch_engine(seen: EngineObservations, engine: Any) -> None:
     """Record the gradients with which DeepSpeed's optimizer is about to step."""
     wrapper = engine.optimizer
     step = wrapper.step
@@ -124,7 +124,7 @@ def _engine_gradients(engine: Any) -> Iterator[torch.Tensor]:
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def read(seen: Seen, trainer: Any) -> dict[str, Any]:
+def read(seen: EngineObservations, trainer: Any) -> dict[str, Any]:
     """The full report of the run, as JSON values."""
     engine = engine_of(trainer)
     model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
@@ -290,7 +290,7 @@ def _storages(tensors: Iterable[torch.Tensor]) -> set[int]:
     return {each.untyped_storage().data_ptr() for each in tensors}
 
 
-def _clipping(seen: Seen) -> float:
+def _clipping(seen: EngineObservations) -> float:
     """The norm to which the Trainer clipped in every step; 0 if it did not."""
     limits = set(seen.clipped)
     return limits.pop() if len(limits) == 1 and len(seen.clipped) >= len(seen.rates) else 0.0

@@ -9,7 +9,7 @@ import transformers
 from transformers import HfArgumentParser, Trainer, TrainerCallback, TrainingArguments
 
 from tunec.compiler.rehearse.live.engine_report import (
-    Seen,
+    EngineObservations,
     engine_of,
     read,
     watch_clipping,
@@ -146,7 +146,7 @@ def train(question: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
     """
     transformers.logging.set_verbosity_error()
     _tell(folder, "starting the engine")
-    seen = Seen()
+    seen = EngineObservations()
     trainer = _MAKERS[question["script"]](question, [_Stop(seen, question["steps"], folder)])
     trainer.seen = seen
     watch_clipping(seen, trainer)
@@ -169,7 +169,7 @@ def _tell(folder: Path | None, text: str) -> None:
 class _Watched:
     """A Trainer that records each of its micro batches."""
 
-    seen: Seen
+    seen: EngineObservations
     is_watched = False
     rows = 1
     """Rows of a micro batch per sample: two for a pair of answers."""
@@ -281,7 +281,7 @@ _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], list[Any]], Any]]] = {
 class _Stop(TrainerCallback):  # type: ignore[misc]
     """Records the run, and stops it after `steps` steps with a checkpoint."""
 
-    def __init__(self, seen: Seen, steps: int, folder: Path | None) -> None:
+    def __init__(self, seen: EngineObservations, steps: int, folder: Path | None) -> None:
         self.seen, self.steps, self.folder = seen, steps, folder
 
     def on_step_begin(self, _args: Any, _state: Any, _control: Any, **given: Any) -> None:

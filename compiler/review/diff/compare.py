@@ -11,7 +11,7 @@ from tunec.compiler.review.diff.meanings import Kind, worst
 from tunec.compiler.review.outcome import Outcome, Traits
 
 
-class Beside(Struct, frozen=True):
+class IgnoredParts(Struct, frozen=True):
     """The parts of existing files that a comparison has to leave out."""
 
     unaccounted: str = ""
@@ -34,12 +34,12 @@ class SpecChange(Struct, frozen=True):
     """The new spec's first error on the first of the unplanned clusters."""
     was: str = ""
     """The spec's name on the old side, if it was renamed."""
-    beside: Beside | None = None
+    beside: IgnoredParts | None = None
     """What is left out when existing files are compared; `intent` then lists their keys."""
 
     @property
     def unjudged(self) -> tuple[str, ...]:
-        """Changed keys of existing files that were not judged, as in `Beside`."""
+        """Changed keys of existing files that were not judged, as in `IgnoredParts`."""
         return self.beside.unjudged if self.beside is not None else ()
 
     @property
@@ -88,7 +88,7 @@ def change_of(
     spec: str,
     intent: Iterable[FieldChange],
     effects: Iterable[Effect],
-    beside: Beside | None = None,
+    beside: IgnoredParts | None = None,
 ) -> SpecChange:
     """Collect effects cluster by cluster; clusters on which nothing changes are only counted."""
     traits: list[Traits | None] = []

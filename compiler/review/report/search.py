@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tunec.compiler.review.candidates import Considerations, Considered
+from tunec.compiler.review.candidates import Considerations, ConsideredLayout
 from tunec.compiler.review.report.bars import tick_text
 from tunec.compiler.review.report.html import (
     Cell,
@@ -81,7 +81,7 @@ def _needs(what: str) -> tuple[str, str]:
     return f"needs more memory {what}", f"need more memory {what}"
 
 
-def _plotted(considered: Considerations) -> list[Considered]:
+def _plotted(considered: Considerations) -> list[ConsideredLayout]:
     return [each for each in considered.layouts if each.state != "refused" and each.required]
 
 
@@ -106,29 +106,29 @@ def _plot(considered: Considerations, numbered: dict[str, int], *, per_token: bo
     return figure(drawn, caption, tag("ul", keys, class_="legend"))
 
 
-def _point(each: Considered, numbered: dict[str, int], *, per_token: bool) -> Point:
+def _point(each: ConsideredLayout, numbered: dict[str, int], *, per_token: bool) -> Point:
     kind: Mark = "fits" if each.state == "refused" else each.state
     hint = f"{each.name}: {format_bytes(each.required)}, {each.why}"
     speed = _speed(each, per_token=per_token)
     return Point(str(numbered[each.name]), hint, float(each.required), speed, kind)
 
 
-def _speed(each: Considered, *, per_token: bool) -> float:
+def _speed(each: ConsideredLayout, *, per_token: bool) -> float:
     return each.tokens_per_second if per_token else each.samples_per_second
 
 
-def _row(each: Considered, numbered: dict[str, int], *, per_token: bool) -> Row:
+def _row(each: ConsideredLayout, numbered: dict[str, int], *, per_token: bool) -> Row:
     at = numbered.get(each.name)
     name = tag("strong", each.name) if each.state == "chosen" else each.name
     number = Cell(str(at) if at else "—", float(at or len(numbered) + 1))
     return (name, number, *_measures(each, per_token=per_token), _why(each))
 
 
-def _why(each: Considered) -> str:
+def _why(each: ConsideredLayout) -> str:
     return f"chosen: {each.why}" if each.state == "chosen" else each.why
 
 
-def _measures(each: Considered, *, per_token: bool) -> Iterator[Cell]:
+def _measures(each: ConsideredLayout, *, per_token: bool) -> Iterator[Cell]:
     speed, unit = _speed(each, per_token=per_token), "tokens/s" if per_token else "samples/s"
     yield Cell(format_bytes(each.required), float(each.required))
     yield Cell(format_bytes(each.host_required), float(each.host_required))
@@ -137,7 +137,7 @@ def _measures(each: Considered, *, per_token: bool) -> Iterator[Cell]:
     yield Cell(f"{speed:,.0f} {unit}" if per_token else f"{speed:.3g} {unit}", speed)
 
 
-def _ruled_out(layouts: Sequence[Considered]) -> Iterator[Child]:
+def _ruled_out(layouts: Sequence[ConsideredLayout]) -> Iterator[Child]:
     """Layouts that cannot run, grouped by the rule that refuses them."""
     by_reason: dict[str, list[str]] = {}
     for each in layouts:
@@ -151,7 +151,7 @@ def _ruled_out(layouts: Sequence[Considered]) -> Iterator[Child]:
         yield details(f"{count} layouts that are ruled out", listed)
 
 
-def _micro_batches(sizes: Sequence[Considered]) -> Iterator[Child]:
+def _micro_batches(sizes: Sequence[ConsideredLayout]) -> Iterator[Child]:
     if len(sizes) < 2:
         return
     columns = (

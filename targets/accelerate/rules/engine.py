@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import is_autotuned, launches
-from tunec.compiler.lints.facts.sharding import Asked, asked, engine, words
+from tunec.compiler.lints.facts.sharding import FsdpSettings, asked, engine, words
 from tunec.compiler.lints.facts.training_loop import number_of
 from tunec.compiler.lints.rule import Finding, keys, rule
 
@@ -191,7 +191,7 @@ def _stage_of(run: LintContext) -> Place | None:
     return next((each for each in found if each is not None), None)
 
 
-def _fsdp(launched: Asked, trainer: Asked) -> Iterator[Finding]:
+def _fsdp(launched: FsdpSettings, trainer: FsdpSettings) -> Iterator[Finding]:
     place = launched.get("sharding_strategy")
     if place is None:
         return

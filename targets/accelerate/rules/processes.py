@@ -57,7 +57,10 @@ def machines_without_address(run: LintContext) -> Iterator[Finding]:
         if document.value("main_process_ip") is None:
             yield Finding(
                 f"{machines[0]} machines need main_process_ip",
-                (machines[1].label("the rendezvous address is None"), kind.label("", primary=False)),
+                (
+                    machines[1].label("the rendezvous address is None"),
+                    kind.label("", primary=False),
+                ),
                 ("the address can also be given on the command line",),
                 "write main_process_ip and main_process_port",
                 severity="warning",

@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.training_loop import (
-    Asked,
+    ScheduleNumber,
     engine_of,
     is_number,
     is_positive,
@@ -57,7 +57,7 @@ def evaluation_after_the_end(run: LintContext) -> Iterator[Finding]:
         )
 
 
-def _delayed(document: Document, total: Asked | None) -> Iterator[Finding]:
+def _delayed(document: Document, total: ScheduleNumber | None) -> Iterator[Finding]:
     """`eval_delay` exceeds the run; it counts in steps or epochs, as the strategy does."""
     delay, said = document.get("eval_delay"), strategy_of(document)
     if delay is None or not is_number(delay.value) or said is None:

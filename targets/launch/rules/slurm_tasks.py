@@ -9,7 +9,7 @@ from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import (
-    Started,
+    StartedCommands,
     batch_of,
     count,
     launches,
@@ -83,7 +83,7 @@ _ONE_A_NODE: Final = {"srun": "--ntasks-per-node 1", "mpirun": "-npernode 1"}
 def processes_started_twice(run: LintContext) -> Iterator[Finding]:
     """Slurm or MPI starts a launcher for each device, and each starts as many processes."""
     yield from _within(run)
-    pairs = Started((), launches(run, *_LAUNCHERS))
+    pairs = StartedCommands((), launches(run, *_LAUNCHERS))
     for document in launches(run, *STARTERS):
         inner = pairs.inner(document)
         started = (per_node(inner) or _by_variable(run, inner)) if inner else None
@@ -260,7 +260,7 @@ _TOLD: Final = ("SLURM_PROCID", "SLURM_LOCALID", "RANK=", "init_distributed", "P
 )
 def tasks_train_apart(run: LintContext) -> Iterator[Finding]:
     """Slurm or MPI starts several tasks that do not know of each other."""
-    pairs = Started(launches(run, *STARTERS), ())
+    pairs = StartedCommands(launches(run, *STARTERS), ())
     for document in launches(run, "python"):
         trainers = [each for each in run.of("trainer") if each.name == document.name]
         starter = pairs.starter(document)

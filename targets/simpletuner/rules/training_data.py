@@ -138,7 +138,9 @@ def _of_methods(document: Document, trained: Sequence[DataSet]) -> Iterator[Find
     at = next((each for each in asked if is_on(each)), None)
     bare = [each for each in trained if each.kind == "image" and not _has(each)]
     if at is not None and bare:
-        yield _conditioning_finding(at, bare[0], f"{at.path} needs a conditioning image for each image")
+        yield _conditioning_finding(
+            at, bare[0], f"{at.path} needs a conditioning image for each image"
+        )
 
 
 def _of_flavours(document: Document, trained: Sequence[DataSet]) -> Iterator[Finding]:

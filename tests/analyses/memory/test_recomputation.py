@@ -8,7 +8,7 @@ from workload_builders import BF16_LORA, LLAMA_32_1B, full, layout, lora, model
 
 from tunec.compiler.analyses.architecture import derive
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.segments import Recomputed, recomputed, repeated_share
+from tunec.compiler.analyses.memory.segments import SegmentedLayers, recomputed, repeated_share
 from tunec.compiler.analyses.memory.terms.host import moved_activations
 from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.ir.slots import ActivationCheckpointing
@@ -19,12 +19,12 @@ SMALL = model(LLAMA_32_1B)
 MACHINE = A100
 
 
-def walked(layers: int, segment: int, gap: int) -> Recomputed:
+def walked(layers: int, segment: int, gap: int) -> SegmentedLayers:
     """Which layers are recomputed, found by walking over them, as SimpleTuner does."""
     again = [place % (segment + gap) < segment for place in range(layers)]
     starts = [p for p in range(layers) if p % (segment + gap) == 0]
     last = sum(again[starts[-1] :])
-    return Recomputed(
+    return SegmentedLayers(
         segments=len(starts),
         whole=again.count(False),
         first=min(segment, layers),
@@ -45,7 +45,7 @@ def test_layers_are_split_as_the_loop_splits_them(layers: int, segment: int, gap
 
 
 def test_without_recomputation_every_layer_keeps_everything() -> None:
-    assert recomputed(16, 0, 0) == Recomputed(0, 16, 0, 0, 16)
+    assert recomputed(16, 0, 0) == SegmentedLayers(0, 16, 0, 0, 16)
     asked = ActivationCheckpointing("none", False, 1, 0, False)
     assert repeated_share(16, asked) == 0
 

@@ -28,7 +28,7 @@ from tunec.compiler.analyses.time.communication import (
 from tunec.compiler.analyses.time.flops import operations
 from tunec.compiler.analyses.time.kernels import exchanging
 from tunec.compiler.analyses.time.machine import machine_of, rate_of
-from tunec.compiler.analyses.time.update import Moved, moved_of, update
+from tunec.compiler.analyses.time.update import UpdateTraffic, moved_of, update
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, device
 
@@ -203,7 +203,7 @@ def test_stage_3_makes_weights_narrow_on_the_host_with_the_threads_it_has() -> N
     assert 0.1 < one / (three.narrowed / 8 * 1e-9) < 10  # about a nanosecond each
 
 
-def _narrowing(moved: Moved, threads: int) -> float:
+def _narrowing(moved: UpdateTraffic, threads: int) -> float:
     on = replace(MACHINE, threads=threads)
     every = update(moved, on, 0.0)["host optimizer step"]
     return every - update(moved._replace(narrowed=0), on, 0.0)["host optimizer step"]

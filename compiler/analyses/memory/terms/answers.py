@@ -16,11 +16,11 @@ from tunec.compiler.analyses.memory.terms.fsdp_units import Whole, units_of
 from tunec.compiler.analyses.memory.terms.gathering import fetched, gathered
 from tunec.compiler.analyses.memory.terms.generation import (
     answered,
+    gathered_for_generation,
     generating,
     generating_states,
     prompting,
     reading,
-    summoned,
     writing,
 )
 from tunec.compiler.analyses.memory.terms.passes import (
@@ -215,7 +215,7 @@ def _answered(workload: Workload, plan: Sharding, run: Pass, asked: Generation) 
     """Terms of evaluation's answers to each sample of its batch: prompts and last token."""
     answering = _casting_nothing(workload, run)
     copies, head = _copies(workload, answering)
-    summons = summoned(workload, plan)
+    summons = gathered_for_generation(workload, plan)
     whole = Whole(summons) if summons else _whole(workload, plan, run)
     of_layer, tokens = _of_layer(workload, answering), text_tokens(workload)
     states = generating_states(workload, plan.states)

@@ -18,7 +18,7 @@ from tunec.compiler.analyses.memory.terms.fsdp_flat import (
 )
 from tunec.compiler.analyses.memory.terms.fsdp_units import (
     FORWARDS,
-    Reduced,
+    ReductionMoment,
     Run,
     Unit,
     Whole,
@@ -48,7 +48,7 @@ def fsdp_terms(
     yield from lasting(in_step(workload, plan, run), At.STEP, At.STEP)
 
 
-def reduced(run: Run, plan: Sharding, *, checkpointed: bool) -> tuple[Reduced, ...]:
+def reduced(run: Run, plan: Sharding, *, checkpointed: bool) -> tuple[ReductionMoment, ...]:
     """The moments inside a backward pass, in the order of their numbers."""
     if plan.fsdp.version == 1:
         done, begun = flat_reductions(run), flat_begun(run, plan.counts)
@@ -56,8 +56,8 @@ def reduced(run: Run, plan: Sharding, *, checkpointed: bool) -> tuple[Reduced, .
         done, begun = _reductions(run, run.layers), _begun(run, plan)
     again = checkpointed / run.layers
     return (
-        *(Reduced(left, held, inside=False) for left, held in done),
-        *(Reduced(left + again, held, inside=True) for left, held in begun),
+        *(ReductionMoment(left, held, inside=False) for left, held in done),
+        *(ReductionMoment(left + again, held, inside=True) for left, held in begun),
     )
 
 

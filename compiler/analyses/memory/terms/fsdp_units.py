@@ -190,7 +190,7 @@ class Whole(NamedTuple):
     """Sizes while the first layer is copied out of its buffer, if an embedding came before it."""
 
 
-class Reduced(NamedTuple):
+class ReductionMoment(NamedTuple):
     """A moment at which gradients of a unit are reduced, or a middle layer is differentiated."""
 
     left: float

@@ -209,7 +209,7 @@ def answered(asked: Generation, ranks: int) -> Sizes:
     return {"kept answers": float(_TOKEN * 2 * asked.tokens * ranks)}
 
 
-def summoned(workload: Workload, plan: Sharding) -> Sizes:
+def gathered_for_generation(workload: Workload, plan: Sharding) -> Sizes:
     """Parameters that FSDP 1 gathers, in their stored dtype, for generation in evaluation."""
     version = workload.version("transformers")
     if plan.fsdp.version != 1 or (version is not None and version < _SUMMONS):

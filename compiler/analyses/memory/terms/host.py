@@ -36,7 +36,7 @@ from tunec.schemas.caches import cached
 from tunec.schemas.units import MIB
 
 
-class Moved(NamedTuple):
+class HostTensors(NamedTuple):
     """Tensors that are moved to the host in a forward pass and back in the backward pass."""
 
     carried: float
@@ -45,7 +45,7 @@ class Moved(NamedTuple):
     """Bytes of the host buffers that hold the tensors."""
 
 
-def moved_activations(workload: Workload, layout: Layout) -> Moved:
+def moved_activations(workload: Workload, layout: Layout) -> HostTensors:
     """Bytes that one device's micro batch moves, with the plan's own checkpointing.
 
     torch's allocator of pinned memory rounds each buffer up to a power of two (torch 2.13
@@ -55,12 +55,12 @@ def moved_activations(workload: Workload, layout: Layout) -> Moved:
     """
     asked, micro = layout.activation_checkpointing, layout.batch.micro
     if not asked.offload:
-        return Moved(0.0, 0.0)
+        return HostTensors(0.0, 0.0)
     run = pass_of(workload, layout, padded=False)
     sequences = workload.preference.sequences if workload.preference is not None else 1
     found = (activations(workload, run).moved, image_activations(workload, run).moved)
     sizes = [(sequences * micro * size, number) for size, number in found if number]
-    return Moved(
+    return HostTensors(
         sum(size * number for size, number in sizes),
         sum(power_of_two(round(size)) * number for size, number in sizes),
     )

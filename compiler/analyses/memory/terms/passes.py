@@ -34,10 +34,10 @@ from tunec.compiler.analyses.memory.terms.fsdp_units import (
 )
 from tunec.compiler.analyses.memory.text import (
     EVERY,
-    by_half,
     is_masked,
     text_activations,
     text_tokens,
+    waiting_by_layer,
 )
 from tunec.compiler.analyses.memory.timeline import At, Sizes, Term, lasting, of_samples
 from tunec.compiler.analyses.memory.vision import image_activations
@@ -131,7 +131,7 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
     passed, number = activations(workload, run), sequences_of(workload)
     waiting, norm = _waiting(passed)
     yield from of_samples(embedded(workload, run), At.FORWARD, At.FIRST_GATHERING, number)
-    for each, span in by_half(workload, passed, waiting):
+    for each, span in waiting_by_layer(workload, passed, waiting):
         yield from of_samples(
             each, At.LAYERS, At.ALL_REDUCED, number, by_layer=span is not None, span=span or EVERY
         )

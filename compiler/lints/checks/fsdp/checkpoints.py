@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.lora import has_adapter
-from tunec.compiler.lints.facts.sharding import Asked, asked, fsdp_keys, offloaded
+from tunec.compiler.lints.facts.sharding import FsdpSettings, asked, fsdp_keys, offloaded
 from tunec.compiler.lints.rule import Finding, rule
 
 _BNB: Final = frozenset(
@@ -49,7 +49,7 @@ def _is_saved(run: LintContext) -> bool:
     return not is_off and not (alone is not None and alone.value is True)
 
 
-def _why(run: LintContext, name: str, each: Asked) -> str:
+def _why(run: LintContext, name: str, each: FsdpSettings) -> str:
     if each.version == 2 or offloaded(each) is not None:
         return ""  # it does not come so far: `fsdp-8-bit-optimizer`
     if name in _BNB and run.runs(_MENDED) is not True:
@@ -59,7 +59,7 @@ def _why(run: LintContext, name: str, each: Asked) -> str:
     return ""
 
 
-def _states_lost(optim: Place, each: Asked, why: str) -> Finding:
+def _states_lost(optim: Place, each: FsdpSettings, why: str) -> Finding:
     is_caught = each.who == "axolotl" and str(optim.value) in _TORCHAO
     after = ("Axolotl continues without the states: no checkpoint can be resumed",)
     return Finding(

@@ -7,7 +7,14 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
-from tunec.compiler.lints.facts.sharding import TRUTHS, Asked, asked, fsdp_keys, is_true, words
+from tunec.compiler.lints.facts.sharding import (
+    TRUTHS,
+    FsdpSettings,
+    asked,
+    fsdp_keys,
+    is_true,
+    words,
+)
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 
@@ -118,12 +125,12 @@ def _launched(run: LintContext) -> bool:
 _WHY: Final = "the Trainer reads its own keys and ignores the others"
 
 
-def _reported_elsewhere(each: Asked) -> tuple[str, ...]:
+def _reported_elsewhere(each: FsdpSettings) -> tuple[str, ...]:
     """Keys that `fsdp-keys-of-another-version` and `fsdp-reshard-refused` report."""
     return {1: _OF_FSDP_2, 2: ("sharding_strategy", *_OF_FSDP_2)}.get(each.version or 0, ())
 
 
-def _unread(each: Asked, at: Place, why: str, help: str) -> Finding:
+def _unread(each: FsdpSettings, at: Place, why: str, help: str) -> Finding:
     return Finding(
         f"the Trainer does not read {at.path}",
         (at.key_label("not read"), each.on.label("", primary=False)),
@@ -185,11 +192,11 @@ _HOW: Final = {
 }
 
 
-def _is_old(each: Asked) -> bool:
+def _is_old(each: FsdpSettings) -> bool:
     return each.version == 1 and each.who == "accelerate"
 
 
-def _version(each: Asked) -> tuple[Label, ...]:
+def _version(each: FsdpSettings) -> tuple[Label, ...]:
     place = each.get("version") or each.on
     return (place.label("", primary=False),)
 
@@ -263,7 +270,7 @@ def fsdp_reshard_refused(run: LintContext) -> Iterator[Finding]:
             )
 
 
-def _is_truth(each: Asked, value: str) -> bool:
+def _is_truth(each: FsdpSettings, value: str) -> bool:
     return each.who == "trainer" and value not in _RESHARD_NAMES
 
 
@@ -294,7 +301,7 @@ def fsdp_strategy_refused(run: LintContext) -> Iterator[Finding]:
             yield from _strategy(each)
 
 
-def _strategy(each: Asked) -> Iterator[Finding]:
+def _strategy(each: FsdpSettings) -> Iterator[Finding]:
     place = each.get("sharding_strategy")
     if place is None:
         return
@@ -309,7 +316,7 @@ def _strategy(each: Asked) -> Iterator[Finding]:
     )
 
 
-def _options(run: LintContext, each: Asked) -> Iterator[Finding]:
+def _options(run: LintContext, each: FsdpSettings) -> Iterator[Finding]:
     said = words(each.on)
     known = _OF_TWO if each.version == 2 else _OPTIONS
     for word in said:

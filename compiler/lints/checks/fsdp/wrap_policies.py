@@ -8,7 +8,7 @@ from tunec.compiler.analyses.fsdp_units import embedding_in_two_units
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
-from tunec.compiler.lints.facts.sharding import TURNS_ON, Asked, asked, fsdp_keys, words
+from tunec.compiler.lints.facts.sharding import TURNS_ON, FsdpSettings, asked, fsdp_keys, words
 from tunec.compiler.lints.rule import Finding, rule
 
 _KEYS: Final = (
@@ -121,7 +121,7 @@ def fsdp_two_wrap_policies(run: LintContext) -> Iterator[Finding]:
             )
 
 
-def _size_alone(run: LintContext, each: Asked) -> Iterator[Finding]:
+def _size_alone(run: LintContext, each: FsdpSettings) -> Iterator[Finding]:
     """Report a unit size without the policy by size, which is no longer the default."""
     size, policy = each.get("min_num_params"), each.get("auto_wrap_policy")
     if each.who != "trainer" or size is None or run.runs("transformers>=5.15") is not True:
@@ -284,7 +284,7 @@ def _is_old(run: LintContext) -> bool | None:
     return run.runs("transformers<=5.6.2")
 
 
-def _accelerate(each: Asked) -> Iterator[Finding]:
+def _accelerate(each: FsdpSettings) -> Iterator[Finding]:
     policy, smallest = each.get(_POLICY), each.get("min_num_params")
     word = "NO_WRAP" if policy is None else str(policy.value).upper()
     if word == "NO_WRAP":
@@ -340,7 +340,7 @@ def embedding_in_two_fsdp_units(run: LintContext) -> Iterator[Finding]:
             )
 
 
-def _units(each: Asked) -> tuple[str, ...] | None:
+def _units(each: FsdpSettings) -> tuple[str, ...] | None:
     """The classes that the file wraps; None: those that the model names."""
     named, policy = each.get(_CLASSES), each.get(_POLICY)
     if policy is not None and str(policy.value).upper() != "TRANSFORMER_BASED_WRAP":
@@ -384,7 +384,7 @@ def fsdp_layer_classes_absent(run: LintContext) -> Iterator[Finding]:
             )
 
 
-def _by_class(each: Asked) -> bool:
+def _by_class(each: FsdpSettings) -> bool:
     """Whether a file asks for units by class."""
     policy = each.get(_POLICY)
     if policy is not None:

@@ -18,7 +18,7 @@ from tunec.compiler.lints.rule import Consequence, Finding, is_commit, rule
 _KINDS: Final = ("hf", *TRL, "model", "peft")
 
 
-class Moved(Struct, frozen=True):
+class MovedArguments(Struct, frozen=True):
     """Arguments that a class no longer takes."""
 
     names: frozenset[str]
@@ -54,29 +54,33 @@ _QUANTIZATION: Final = "give it to BitsAndBytesConfig, which `quantization_confi
 _FLASH: Final = frozenset({"use_flash_attention_2"})
 _ATTENTION: Final = 'write attn_implementation="flash_attention_2"'
 _LOADERS: Final = frozenset({"dispatch_batches", "even_batches", "use_seedable_sampler"})
-MOVED: Final[Mapping[str, tuple[Moved, ...]]] = {
+MOVED: Final[Mapping[str, tuple[MovedArguments, ...]]] = {
     "trl.SFTTrainer": (
-        Moved(_TOKENIZER, "trl>=0.16", _NAME),
-        Moved(frozenset({"max_seq_length"}), "trl>=0.13", _LENGTH),
-        Moved(_OF_SFT, "trl>=0.13", _CONFIG),
-        Moved(frozenset({"max_length", "padding_free", "completion_only_loss"}), "", _CONFIG),
+        MovedArguments(_TOKENIZER, "trl>=0.16", _NAME),
+        MovedArguments(frozenset({"max_seq_length"}), "trl>=0.13", _LENGTH),
+        MovedArguments(_OF_SFT, "trl>=0.13", _CONFIG),
+        MovedArguments(
+            frozenset({"max_length", "padding_free", "completion_only_loss"}), "", _CONFIG
+        ),
     ),
     "trl.DPOTrainer": (
-        Moved(_TOKENIZER, "trl>=0.16", _NAME),
-        Moved(_OF_DPO, "trl>=0.13", _CONFIG),
+        MovedArguments(_TOKENIZER, "trl>=0.16", _NAME),
+        MovedArguments(_OF_DPO, "trl>=0.13", _CONFIG),
     ),
-    "trl.KTOTrainer": (Moved(_TOKENIZER, "trl>=0.14", _NAME),),
-    "trl.RewardTrainer": (Moved(_TOKENIZER, "trl>=0.15", _NAME),),
+    "trl.KTOTrainer": (MovedArguments(_TOKENIZER, "trl>=0.14", _NAME),),
+    "trl.RewardTrainer": (MovedArguments(_TOKENIZER, "trl>=0.15", _NAME),),
     "trl.GRPOTrainer": (
-        Moved(_TOKENIZER, "", _NAME),
-        Moved(frozenset({"num_generations", "max_completion_length", "beta"}), "", _CONFIG),
+        MovedArguments(_TOKENIZER, "", _NAME),
+        MovedArguments(
+            frozenset({"num_generations", "max_completion_length", "beta"}), "", _CONFIG
+        ),
     ),
-    "accelerate.Accelerator": (Moved(_LOADERS, "accelerate>=1.0", _OF_LOADERS),),
-    "transformers.Trainer": (Moved(_TOKENIZER, "transformers>=5.0", _NAME),),
-    "transformers.Seq2SeqTrainer": (Moved(_TOKENIZER, "transformers>=5.0", _NAME),),
+    "accelerate.Accelerator": (MovedArguments(_LOADERS, "accelerate>=1.0", _OF_LOADERS),),
+    "transformers.Trainer": (MovedArguments(_TOKENIZER, "transformers>=5.0", _NAME),),
+    "transformers.Seq2SeqTrainer": (MovedArguments(_TOKENIZER, "transformers>=5.0", _NAME),),
     "transformers.from_pretrained": (
-        Moved(_BITS, "transformers>=5.0", _QUANTIZATION, "load"),
-        Moved(_FLASH, "transformers>=4.53", _ATTENTION, "load"),
+        MovedArguments(_BITS, "transformers>=5.0", _QUANTIZATION, "load"),
+        MovedArguments(_FLASH, "transformers>=4.53", _ATTENTION, "load"),
     ),
 }
 """trl 0.12.2 trainer/sft_trainer.py and dpo_trainer.py, `_deprecate_arguments` until 0.13 and
@@ -153,7 +157,7 @@ def _short(call: Call) -> str:
     return f"{call.package}.{call.name}"
 
 
-def _refused(call: Call, place: Place, moved: Moved, run: LintContext) -> Finding:
+def _refused(call: Call, place: Place, moved: MovedArguments, run: LintContext) -> Finding:
     renamed = place.renamed("processing_class") if place.path in _TOKENIZER else None
     return Finding(
         f"{call.name} takes no argument `{place.path}`",
@@ -175,7 +179,7 @@ def _severity(run: LintContext, since: str) -> Severity | None:
     return severity(run, since) if is_required else "note"
 
 
-def _dropped(call: Call, place: Place, moved: Moved) -> Finding:
+def _dropped(call: Call, place: Place, moved: MovedArguments) -> Finding:
     return Finding(
         f"{call.name}'s `{place.path}` is dropped",
         (place.key_label("without effect"),),
@@ -186,7 +190,7 @@ def _dropped(call: Call, place: Place, moved: Moved) -> Finding:
     )
 
 
-def _help(call: Call, moved: Moved) -> str:
+def _help(call: Call, moved: MovedArguments) -> str:
     return moved.help.format(call.name.replace("Trainer", "Config"))
 
 

@@ -12,7 +12,7 @@ from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.lora import is_true
 from tunec.compiler.lints.facts.memory.scripts import (
     NOTHING_SAID,
-    Asked,
+    ScriptTask,
     asked,
     script_of,
     text_script_of,
@@ -43,7 +43,7 @@ class Trained(Struct, frozen=True):
     adapted: "tuple[Module, ...]"
     is_told: bool
     """Whether any file says what is trained; if not, everything is."""
-    said: Asked = NOTHING_SAID
+    said: ScriptTask = NOTHING_SAID
     """The other settings from a script's own flags."""
 
 
@@ -68,7 +68,7 @@ def has_script(run: LintContext) -> bool:
     return script_of(run) is not None or text_script_of(run) is not None
 
 
-def asked_of(run: LintContext) -> Asked | None:
+def asked_of(run: LintContext) -> ScriptTask | None:
     """What the flags of such a script train; None if that is unknown, or there is none."""
     script, words = script_of(run), text_script_of(run)
     if script is not None:
@@ -125,7 +125,7 @@ def _adapts_all(run: LintContext) -> bool:
     return bool(run.of("llamafactory")) and said in ([], ["all"])
 
 
-def _by_script(run: LintContext, model: "Architecture", said: Asked) -> Trained:
+def _by_script(run: LintContext, model: "Architecture", said: ScriptTask) -> Trained:
     kind = "lora" if said.adapted else "none"
     whole = tuple(
         each

@@ -25,7 +25,7 @@ _FLAGS: Final = frozenset(
 )
 
 
-class Asked(NamedTuple):
+class ScriptTask(NamedTuple):
     """The training task of a script."""
 
     whole: frozenset[str]
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
     """The optimizer, if the script's default differs from the trainer's."""
 
 
-NOTHING_SAID: Final = Asked(frozenset())
+NOTHING_SAID: Final = ScriptTask(frozenset())
 
 
 _LLM: Final = frozenset({"text"})
@@ -60,7 +60,7 @@ def script_of(run: LintContext) -> Document | None:
     return next((each for each in run.documents if _asker(each) is not None), None)
 
 
-def asked(document: Document) -> Asked | None:
+def asked(document: Document) -> ScriptTask | None:
     """What the flags of such a script train.
 
     None if the language model is neither trained nor adapted, or a flag is only known at run time.
@@ -70,7 +70,7 @@ def asked(document: Document) -> Asked | None:
     return None if found is None or not (found.whole | found.adapted) & _LLM else found
 
 
-def _asker(document: Document) -> "Callable[[Document], Asked | None] | None":
+def _asker(document: Document) -> "Callable[[Document], ScriptTask | None] | None":
     if document.is_view or document.format != "shell" or document.kind not in TRAINERS:
         return None
     return next((asker for is_its, asker in _SCRIPTS if is_its(document)), None)
@@ -90,7 +90,7 @@ def _rank(document: Document, key: str, unsaid: int) -> int:
     return said if is_whole(said) and said > 0 else 0
 
 
-def _of_llava(document: Document) -> Asked | None:
+def _of_llava(document: Document) -> ScriptTask | None:
     """The tower is frozen unless LLaVA-NeXT's flags train it."""
     named = document.get("mm_tunable_parts")
     opened = named.value if named is not None else None
@@ -103,16 +103,16 @@ def _of_llava(document: Document) -> Asked | None:
         projector = "mm_mlp_adapter" in words
     if _is_on(document, "lora_enable"):
         whole = _parts(projector=projector, vision=tower)
-        return Asked(whole, _rank(document, "lora_r", 64), _LLM if llm else frozenset())
-    return Asked(_parts(text=llm, projector=projector, vision=tower))
+        return ScriptTask(whole, _rank(document, "lora_r", 64), _LLM if llm else frozenset())
+    return ScriptTask(_parts(text=llm, projector=projector, vision=tower))
 
 
-def _of_qwen(document: Document) -> Asked | None:
+def _of_qwen(document: Document) -> ScriptTask | None:
     """With LoRA, the language model's attention is adapted, and nothing else is trained."""
     if _is_on(document, "lora_enable"):
         names = r".*\.(q_proj|k_proj|v_proj|o_proj)"
-        return Asked(frozenset(), _rank(document, "lora_r", 64), _LLM, names)
-    return Asked(
+        return ScriptTask(frozenset(), _rank(document, "lora_r", 64), _LLM, names)
+    return ScriptTask(
         _parts(
             text=_is_on(document, "tune_mm_llm"),
             projector=_is_on(document, "tune_mm_mlp"),
@@ -121,7 +121,7 @@ def _of_qwen(document: Document) -> Asked | None:
     )
 
 
-def _of_series(document: Document) -> Asked | None:
+def _of_series(document: Document) -> ScriptTask | None:
     """With LoRA, all parts that are not frozen are trained too."""
     whole = _parts(
         text=not _is_on(document, "freeze_llm"),
@@ -129,16 +129,16 @@ def _of_series(document: Document) -> Asked | None:
         vision=not _is_on(document, "freeze_vision_tower"),
     )
     if not _is_on(document, "lora_enable"):
-        return Asked(whole)
+        return ScriptTask(whole)
     last = document.value("num_lora_modules", -1)
     without = _QUOTED.findall(str(document.value("lora_namespan_exclude", "")))
     names = rf"(?!.*({'|'.join(map(re.escape, without))})).*" if without else ".*"
     adapted = _parts(text=True, vision=_is_on(document, "vision_lora"))
     rank = _rank(document, "lora_rank", 64)
-    return Asked(whole - _LLM, rank, adapted, names if last == -1 else "")
+    return ScriptTask(whole - _LLM, rank, adapted, names if last == -1 else "")
 
 
-def _of_internvl(document: Document) -> Asked | None:
+def _of_internvl(document: Document) -> ScriptTask | None:
     ranks = {
         "text": _rank(document, "use_llm_lora", 0),
         "vision": _rank(document, "use_backbone_lora", 0),
@@ -150,21 +150,21 @@ def _of_internvl(document: Document) -> Asked | None:
         return None
     rank = min((each for each in ranks.values() if each), default=0)
     recomputes = _is_on(document, "grad_checkpoint", unsaid=True)
-    return Asked(whole, rank, adapted, recomputes=recomputes)
+    return ScriptTask(whole, rank, adapted, recomputes=recomputes)
 
 
 _OF_MINICPM: Final = r"llm\..*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj)"
 
 
-def _of_minicpm(document: Document) -> Asked | None:
+def _of_minicpm(document: Document) -> ScriptTask | None:
     """With LoRA, the resampler and the embedding are trained as well."""
     vision, llm = (_is_on(document, key, unsaid=True) for key in ("tune_vision", "tune_llm"))
     if not _is_on(document, "use_lora"):
-        return Asked(_parts(text=llm, projector=True, vision=vision))
+        return ScriptTask(_parts(text=llm, projector=True, vision=vision))
     names = document.value("lora_target_modules", _OF_MINICPM)
     rank = _rank(document, "lora_r", 64)
     whole = _parts(projector=True, vision=vision, embedding=True)
-    return Asked(whole, rank, _LLM, str(names))
+    return ScriptTask(whole, rank, _LLM, str(names))
 
 
 def _has(*keys: str) -> Callable[[Document], bool]:
@@ -181,7 +181,7 @@ def _is_series(document: Document) -> bool:
 
 
 _SCRIPTS: Final[
-    tuple[tuple[Callable[[Document], bool], Callable[[Document], Asked | None]], ...]
+    tuple[tuple[Callable[[Document], bool], Callable[[Document], ScriptTask | None]], ...]
 ] = (
     (_has("conv_style", "force_image_size"), _of_internvl),
     (is_minicpm, _of_minicpm),
@@ -218,9 +218,9 @@ class TextScript(NamedTuple):
     """The flags of such a script, and the function that reads them."""
 
     flags: Document
-    asker: Callable[[Document], Asked | None]
+    asker: Callable[[Document], ScriptTask | None]
 
-    def asked(self) -> Asked | None:
+    def asked(self) -> ScriptTask | None:
         """What is trained; None if that is unknown, or only known at run time."""
         return None if self.flags.unknown & _NEEDED else self.asker(self.flags)
 
@@ -257,13 +257,13 @@ def _program(run: LintContext) -> str:
     return next((str(words[0]) for words in scripts if isinstance(words, list) and words), "")
 
 
-def _of_qlora(document: Document) -> Asked | None:
+def _of_qlora(document: Document) -> ScriptTask | None:
     """By default 4 bits, LoRA of rank 64 in every linear layer, with recomputation."""
     bits = document.value("bits", 4)
     if not is_whole(bits) or bits not in _FORMS or is_true(document.value("full_finetune")):
         return None
     lengths = _number(document, "source_max_len", 1024), _number(document, "target_max_len", 256)
-    return Asked(
+    return ScriptTask(
         frozenset(),
         _number(document, "lora_r", 64),
         _ALL,
@@ -275,12 +275,12 @@ def _of_qlora(document: Document) -> Asked | None:
     )
 
 
-def _of_fastchat(document: Document) -> Asked:
+def _of_fastchat(document: Document) -> ScriptTask:
     """By default LoRA of rank 8 in queries and values."""
     named = document.value("lora_target_modules")
     names = named if isinstance(named, list) else [named] if named else ["q_proj", "v_proj"]
     packed: QuantFormat = _IN_FOUR_BITS if is_true(document.value("q_lora")) else "none"
-    return Asked(
+    return ScriptTask(
         frozenset(),
         _number(document, "lora_r", 8),
         _ALL,
@@ -289,7 +289,7 @@ def _of_fastchat(document: Document) -> Asked:
     )
 
 
-def _of_chatglm(document: Document) -> Asked | None:
+def _of_chatglm(document: Document) -> ScriptTask | None:
     """The whole model; with a prefix, only the prefix."""
     if document.get("pre_seq_len"):
         return None
@@ -297,7 +297,7 @@ def _of_chatglm(document: Document) -> Asked | None:
         _number(document, "max_source_length", 1024),
         _number(document, "max_target_length", 128),
     )
-    return Asked(_ALL, length=sum(sides))
+    return ScriptTask(_ALL, length=sum(sides))
 
 
 def _number(document: Document, key: str, unsaid: int) -> int:
@@ -305,7 +305,9 @@ def _number(document: Document, key: str, unsaid: int) -> int:
     return said if is_whole(said) and said > 0 else unsaid
 
 
-_TEXT_SCRIPTS: "Final[tuple[tuple[re.Pattern[str], Callable[[Document], Asked | None]], ...]]" = (
+_TEXT_SCRIPTS: Final[
+    "tuple[tuple[re.Pattern[str], Callable[[Document], ScriptTask | None]], ...]"
+] = (
     (_QLORA, _of_qlora),
     (_FASTCHAT, _of_fastchat),
 )
