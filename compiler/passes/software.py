@@ -6,6 +6,7 @@ from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
+from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Scribe, device, slot, spec
 from tunec.schemas.hardware.profile import Device
@@ -38,8 +39,8 @@ def say_software(scribe: Scribe, draft: Draft) -> None:
 def _torch(scribe: Scribe, draft: Draft) -> None:
     devices = scribe.facts.selection.devices
     weakest = scribe.facts.selection.weakest.device
-    named = _said(scribe)
-    brought = _brought(scribe, draft).get(_TORCH)
+    named = _said(scribe.facts)
+    brought = _brought(scribe.facts, draft).get(_TORCH)
     compiled_for = "gfx" if weakest.gfx else "compute_capability"
     rests = (
         spec("software.torch"),
@@ -47,7 +48,7 @@ def _torch(scribe: Scribe, draft: Draft) -> None:
         slot("parallel.engine"),
         slot("adapter.kind"),
     )
-    told, failing = named or brought, _failing(scribe, draft)
+    told, failing = named or brought, _failing(scribe.facts, draft)
     if told is not None and builds_of(told):
         build = _of_release(scribe, told, devices)
     else:
@@ -60,9 +61,8 @@ def _torch(scribe: Scribe, draft: Draft) -> None:
         _from_another_index(scribe, build, weakest)
 
 
-def _said(scribe: Scribe) -> str | None:
+def _said(facts: Facts) -> str | None:
     """The torch that somebody names; of launchers the usual one is asked without that."""
-    facts = scribe.facts
     told = facts.versions.get(_TORCH)
     is_said = _TORCH in facts.spec.software or _TORCH in facts.cluster.software
     return told if is_said or told != USUAL else None
@@ -75,11 +75,31 @@ transformers 4 makes for adapters, and which is empty: the first step fails with
 (hiyouga/LlamaFactory#10144; run with transformers 4.57.6, deepspeed 0.18.4 and 0.18.9)."""
 
 
-def _failing(scribe: Scribe, draft: Draft) -> str:
+def _failing(facts: Facts, draft: Draft) -> str:
     """The first release of torch with which the run would fail; empty: none is known."""
-    transformers = _brought(scribe, draft).get("transformers", "")
-    is_adapted = draft.adapter.kind != "none" and draft.parallel.engine == "deepspeed"
-    return _COUNTING_GROUPS if is_adapted and transformers.startswith("4.") else ""
+    is_sharded = draft.parallel.engine == "deepspeed"
+    return _COUNTING_GROUPS if is_sharded and _drops_a_group(facts, draft) else ""
+
+
+def _drops_a_group(facts: Facts, draft: Draft) -> bool:
+    """Whether DeepSpeed would take a group of adapters out of the optimizer."""
+    transformers = _brought(facts, draft).get("transformers", "")
+    return draft.adapter.kind != "none" and transformers.startswith("4.")
+
+
+def loses_its_schedule(facts: Facts, draft: Draft) -> bool:
+    """Whether the run fails under DeepSpeed with the torch that the spec or a package takes."""
+    told = _said(facts) or _brought(facts, draft).get(_TORCH)
+    is_counting = told is not None and _is_at_least(told, _COUNTING_GROUPS)
+    return is_counting and _drops_a_group(facts, draft)
+
+
+def _is_at_least(release: str, first: str) -> bool:
+    """Whether a release is another one or newer; False for what is no version."""
+    try:
+        return Version(release) >= Version(first)
+    except InvalidVersion:
+        return False
 
 
 _OF_ENGINES: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
@@ -97,11 +117,10 @@ _OF_ENGINES: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
 """Packages that a generation engine pins: `Requires-Dist` of its wheels."""
 
 
-def _brought(scribe: Scribe, draft: Draft) -> Mapping[str, str]:
+def _brought(facts: Facts, draft: Draft) -> Mapping[str, str]:
     """The release of each package: named, pinned by the engine, or the requested targets'."""
-    facts = scribe.facts
     said = {**facts.releases, **facts.versions}
-    if _said(scribe) is None and said.get(_TORCH) == USUAL:
+    if _said(facts) is None and said.get(_TORCH) == USUAL:
         del said[_TORCH]
     return {**said, **_pinned(draft, said), **facts.spec.software}
 
@@ -240,7 +259,7 @@ _REQUIRING: Final = frozenset({"openrlhf"})
 
 def _packages(scribe: Scribe, draft: Draft) -> Iterator[str]:
     """The requirements for pip, with a release if one is named or follows from the files."""
-    releases, told = _brought(scribe, draft), scribe.facts.imports
+    releases, told = _brought(scribe.facts, draft), scribe.facts.imports
     trainers = [name for name in _TRAINERS if name in releases]
     if _REQUIRING & {*trainers} or draft.attention.implementation == "flash_attention_2":
         yield _named(_FLASH, releases)

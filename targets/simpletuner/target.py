@@ -62,12 +62,19 @@ _OF_OLD: Final = {"diffusers": "0.35.2", "torchao": "0.14.1", "peft": "0.18.1"}
 """Packages for 3.1.6: it imports names that diffusers 0.42 no longer has
 (helpers/models/flux2/pipeline.py `USE_PEFT_BACKEND`); diffusers 0.35.2 imports no newer torchao
 (quantizers/torchao), and a newer peft refuses that one (import_utils.py `is_torchao_available`)."""
+_OF_NEW: Final = {"transformers": "5.18.0"}
+"""Packages for releases with MageFlow: all of them import its module, which takes a name of
+transformers that 5.23 no longer has (4.10.1 helpers/models/mageflow/vendor/models/modules/
+text_encoder.py `Qwen3VLCausalLMOutputWithPast`); their own bound is `transformers>=5.6`."""
 _SINCE: Final = Version("3.2")
+_MAGEFLOW: Final = Version("4.5")
 
 
 def _companions(version: Version) -> Mapping[str, str]:
     """The packages that a release needs, as pip would install the newest."""
-    return _OF_OLD if version < _SINCE else {}
+    if version < _SINCE:
+        return _OF_OLD
+    return _OF_NEW if version >= _MAGEFLOW else {}
 
 
 def _imports(_: Draft, version: Version) -> Iterable[str]:

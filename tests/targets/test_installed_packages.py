@@ -118,6 +118,16 @@ def test_torch_comes_with_the_torchvision_of_its_build(torch):
 
 
 @pytest.mark.parametrize(
+    ("release", "held"), [("4.4.1", ""), ("4.5.2", "5.18.0"), ("4.10.1", "5.18.0")]
+)
+def test_simpletuner_comes_with_a_transformers_whose_names_it_imports(release, held):
+    """4.5 to 4.10.1 import a name that 5.23 no longer has, and allow every later one."""
+    pictures = {"train": "pictures", "samples": 1000, "resolution": 1024}
+    spec = {**SPEC, "model": "flux.1-dev", "data": pictures}
+    assert packages(spec, f"simpletuner@{release}")[0].get("transformers", "") == held
+
+
+@pytest.mark.parametrize(
     ("target", "changed", "torch"),
     [
         ("huggingface@4.57", {}, "2.9.1+cu128"),
@@ -139,6 +149,27 @@ def test_a_torch_with_which_adapters_fail_is_refused():
     spec = {**SPEC, "engine": "deepspeed", "software": {"torch": "2.11.0"}}
     refused = tunec.compile(spec, targets=["huggingface@4.57"])
     assert "schedule-of-a-lost-group" in {each.id for each in refused.diagnostics}
+
+
+@pytest.mark.parametrize(
+    ("target", "changed", "torch"),
+    [
+        ("huggingface@4.57", {"software": {"torch": "2.11.0"}}, "2.11.0"),
+        ("ms-swift@4.0", {"objective": {"grpo": {"rewards": ["accuracy"]}}}, "2.11.0"),
+        ("huggingface@4.57", {}, "2.9.1"),
+    ],
+)
+def test_the_search_leaves_deepspeed_where_the_torch_is_one_with_which_adapters_fail(
+    target, changed, torch
+):
+    """What is installed is named by the spec, or pinned by the engine that writes answers."""
+    pins = {"zero.stage": 1} if torch == "2.9.1" else {}
+    engine = {"generation.engine": "vllm_colocate"} if "objective" in changed else {}
+    compiled = tunec.compile({**SPEC, **changed, "pin": {**pins, **engine}}, targets=[target])
+    assert compiled.ok, [each.message for each in compiled.diagnostics]
+    plan = compiled.planned.plan
+    assert plan.job.torch.partition("+")[0] == torch
+    assert (plan.parallel.engine == "deepspeed") == (torch == "2.9.1")
 
 
 def test_a_release_of_torch_that_the_spec_names_stays():

@@ -22,6 +22,7 @@ from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layou
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
 from tunec.compiler.passes.fit.shapes import global_batch, shapes, usual_batch
 from tunec.compiler.passes.fit.states import sums_in_fp32
+from tunec.compiler.passes.software import loses_its_schedule
 from tunec.schemas.caches import BoundedCache, cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.units import format_bytes
@@ -58,7 +59,8 @@ _FOLLOWS = {
 
 POSED_OF: Final = (
     *("model", "selection", "cluster.network", "cluster.measured"),
-    *("spec.batch", "spec.engine", "versions", "takes_fsdp", "lengths"),
+    *("spec.batch", "spec.engine", "spec.software", "cluster.software"),
+    *("versions", "releases", "takes_fsdp", "lengths"),
 )
 """The facts from which the problem is made, besides pins."""
 
@@ -94,6 +96,7 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
         group=max(draft.generation.samples, 1),
         vendor=selection.devices[0].vendor,
         takes_fsdp=facts.takes_fsdp,
+        loses_schedule=loses_its_schedule(facts, draft),
     )
 
 

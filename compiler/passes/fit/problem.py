@@ -57,6 +57,8 @@ class Problem(Struct, frozen=True):
     """The devices' vendor, which names entries of the memory account."""
     takes_fsdp: bool = False
     """Whether the search considers FSDP without a request."""
+    loses_schedule: bool = False
+    """Whether the schedule of the learning rate fails under DeepSpeed."""
 
     @property
     def details(self) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:

@@ -314,6 +314,8 @@ def _sharding(problem: Problem, shape: Shape) -> str | None:
     asked = shape.tensor > 1 or problem.pinned.get("parallel.engine") == "deepspeed"
     if shape.stage == 0 and not asked:
         return "without ZeRO, DeepSpeed does the same as the plain trainer"
+    if problem.loses_schedule and problem.pinned.get("parallel.engine") != "deepspeed":
+        return "the schedule of adapters fails under DeepSpeed with the torch that is installed"
     shares = shape.width * shape.sequence > 1 or problem.workload.optimizer.name == "muon"
     if shape.stage and not shares and not offloads:
         return "there is only one device, so there is nothing to shard over"
