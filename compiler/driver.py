@@ -53,6 +53,7 @@ from tunec.compiler.requirements import (
     with_entry,
 )
 from tunec.compiler.resolve import Unresolved, resolve
+from tunec.compiler.script_paths import lost_paths
 from tunec.compiler.target import Artifact
 from tunec.compiler.watch.probe_files import ProbeFiles, carried
 from tunec.schemas.caches import BoundedCache
@@ -120,10 +121,7 @@ def plan(
     hook: Hook | None = None,
     repairing: bool = True,
 ) -> Planned:
-    """Decide every slot of a spec, with the pins that the requested targets need.
-
-    If nothing fits, `repairing` looks for changes to the spec with which something fits.
-    """
+    """Decide every slot with the targets' pins; `repairing` looks for changes if nothing fits."""
     if loaded.spec is None:
         return Planned(loaded, loaded.diagnostics)
     versions = {target.package: str(version) for target, version in asked}
@@ -258,8 +256,7 @@ def compile_spec(
 ) -> Compiled:
     """Plan a spec and write every requested target's files, in memory; all or none.
 
-    With an `outset` the files form a bundle: their paths hold where the bundle is started, and
-    `run` starts it. Without one each file stands alone, with paths as the spec has them.
+    With an `outset` the files form a bundle, which `run` starts; without one each stands alone.
     """
     made = written(plan(loaded, asked, repairing=repairing), asked, outset)
     if made.ok or not repairing:
@@ -302,6 +299,7 @@ def written(
         return Compiled(planned, enclosed(asked, decided, artifacts), tuple(found), plans=plans)
     made = bundle(asked, artifacts, decided, spec, header, outset.spec)
     found += locate((*made.diagnostics, *probe.diagnostics), loaded)
+    found += locate(tuple(lost_paths(loaded, outset.spec)), loaded)
     if has_errors(found):
         return Compiled(planned, {}, tuple(found))
     files = enclosed(asked, decided, made.artifacts)
