@@ -20,6 +20,7 @@ from tunec.compiler.lints.suppression import (
     OWN_COPY,
     OWN_FIELD,
     OWN_FLAG,
+    OWN_PROGRAM,
     OWN_TEMPLATE,
     Reason,
     lowered,
@@ -203,8 +204,9 @@ _ADAPTS: Final = re.compile(r"get_peft_model|add_adapter|inject_adapter|[(,]\s*p
 _PASSES_OVER: Final = re.compile(r"return_remaining_strings\s*=\s*True|parse_known_args\(")
 """How a program parses if it accepts unknown flags."""
 _OF_FLAGS: Final = _BY_RELEASE | {"key-of-no-class", "required-field-missing"}
-_OF_LLAMAFACTORY: Final = frozenset({"template-of-another-release", "key-of-no-release"})
-"""Rules about words that only LLaMA-Factory's own code, or an import of it, interprets."""
+_OF_SCRIPTS: Final = "script-flag-unknown"
+_STEPS: Final = re.compile(r"Trainer\b|\.backward\(|Accelerator\(")
+"""What a program that trains contains, whatever else it takes from the Trainer."""
 _LLAMAFACTORY: Final = re.compile(r"llamafactory|llmtuner")
 _OF_LOOP: Final = frozenset({"several-devices-in-one-process", "required-field-missing"})
 """Rules about commands that apply only if they start the Trainer."""
@@ -212,14 +214,17 @@ _OF_LOOP: Final = frozenset({"several-devices-in-one-process", "required-field-m
 
 def _is_of_another(run: LintContext, found: Diagnostic) -> bool:
     """Whether the started program accepts flags that it does not know, or uses no known trainer."""
-    if found.id not in _OF_FLAGS | _OF_LOOP | _OF_LLAMAFACTORY or found.severity == "note":
+    if found.severity == "note":
+        return False
+    if found.id == _OF_SCRIPTS:
+        return any(name.startswith(("/", "~")) for name in _at(run, found))
+    if found.id not in _OF_FLAGS | _OF_LOOP:
         return False
     text = _source_at(run, found)
-    if found.id in _OF_LLAMAFACTORY:
-        return text is not None and not _LLAMAFACTORY.search("\n".join(_texts_of(run, found)))
     if found.id in _OF_LOOP:
         is_verls = any(name.startswith("verl") for name in _at(run, found))
-        return is_verls or (text is not None and not _OF_TRAINER.search(text))
+        trains = text is None or (_OF_TRAINER.search(text) and _STEPS.search(text))
+        return is_verls or not trains
     return text is not None and _PASSES_OVER.search(text) is not None
 
 
@@ -296,6 +301,8 @@ def _doubt(run: LintContext, found: Diagnostic) -> Reason | None:
         return None
     kind, key = at.document.kind, at.path.removeprefix("--").rpartition(".")[2]
     is_of_words = found.consequence in _OF_WORDS and found.id != "missing-file"
+    if kind == "llamafactory" and _is_of_own_program(run, found, at.document):
+        return OWN_PROGRAM
     if key == "template":
         return OWN_TEMPLATE if run.own.shows(_registered(at.value)) else None
     if _is_of_a_copy(run, kind, is_of_words=is_of_words):
@@ -317,6 +324,12 @@ def _is_of_a_copy(run: LintContext, kind: str, *, is_of_words: bool) -> bool:
     if kind == "llamafactory" and (run.own.packs(_OF_OLD) or run.own.shows(_IMPORTS_OLD)):
         return True
     return is_of_words and any(map(run.own.packs, _COPIES.get(kind, ())))
+
+
+def _is_of_own_program(run: LintContext, found: Diagnostic, flags: Document) -> bool:
+    """Whether a program of the repository that LLaMA-Factory has nothing to do with is started."""
+    is_its = flags.format == "shell" and _source_at(run, found) is not None
+    return is_its and not _LLAMAFACTORY.search("\n".join(_texts_of(run, found)))
 
 
 @cached()

@@ -19,7 +19,7 @@ from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.grouping import TRAINING
 from tunec.compiler.lints.own_source import REMARK, texts_below, without_remarks
 from tunec.compiler.lints.python_runs import is_reached
-from tunec.compiler.lints.repository import copy_of
+from tunec.compiler.lints.repository import copy_of, is_top
 from tunec.compiler.lints.suppression import (
     NO_READER,
     OF_A_COPY,
@@ -82,6 +82,8 @@ _GOES_ON: Final = frozenset({"silent", "slow", "save", "out-of-memory", "unclear
 _BUILT: Final = r"[{$%*]"
 """What follows the beginning of a file name that a program composes."""
 _LEAST_BEGUN: Final = 4
+_BUILT_IN: Final = "/build/lib/"
+"""Where setuptools copy what they build."""
 
 
 class Mentions(Struct, frozen=True, dict=True):
@@ -106,7 +108,7 @@ class Mentions(Struct, frozen=True, dict=True):
         copy = copy_of(Path(file), self.roots)
         if copy is None:
             return False
-        within = "" if copy in self.roots else f"{copy.as_posix()}/"
+        within = "" if is_top(copy, self.roots) else f"{copy.as_posix()}/"
         named = (path for path in self._naming(file) if not (within and path.startswith(within)))
         return not any(path.endswith(_PROGRAMS) or within for path in named)
 
@@ -114,7 +116,7 @@ class Mentions(Struct, frozen=True, dict=True):
         """The paths of other files that name it, or all files of its folder."""
         own, name = Path(file).resolve().as_posix(), PurePosixPath(file)
         begun = "|".join(re.escape(name.name[:n]) for n in range(_LEAST_BEGUN, len(name.name)))
-        built = rf"|(?:{begun}){_BUILT}" if begun else ""
+        built = rf"|(?<![\w.-])(?:{begun}){_BUILT}" if begun else ""
         stem = rf"""["'/]{re.escape(name.stem)}["']"""
         pattern = re.compile(rf"(?<![\w-]){re.escape(name.name)}(?!\w)|{stem}{built}")
         yield from (path for path, text in self._texts if path != own and pattern.search(text))
@@ -162,7 +164,8 @@ class Mentions(Struct, frozen=True, dict=True):
 
     @cached_property
     def _whole(self) -> tuple[tuple[str, str], ...]:
-        return tuple(each for root in self.roots for each in texts_below(root, _ENDINGS))
+        every = (each for root in self.roots for each in texts_below(root, _ENDINGS))
+        return tuple({path: text for path, text in every if _BUILT_IN not in path}.items())
 
 
 def unless_unnamed(

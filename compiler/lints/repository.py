@@ -278,13 +278,16 @@ def unreadable(path: Path, why: object) -> Diagnostic:
 _LIBRARIES: Final = (
     *("peft", "transformers", "trl", "accelerate", "deepspeed", "diffusers", "bitsandbytes"),
     *("llamafactory", "llmtuner", "axolotl", "ms-swift", "verl", "openrlhf", "alignment-handbook"),
-    *("salesforce-lavis", "lavis", "lmdeploy", "vllm", "xtuner", "opencompass", "lm_eval", "trlx"),
+    *("salesforce-lavis", "lavis", "lmdeploy", "vllm", "xtuner", "opencompass", "trlx"),
+    *("lm_eval", "lmms_eval"),
 )
 _NAMED_SO: Final = re.compile(
-    rf"""(?m)\bname\s*=\s*(["']?)(?:{"|".join(_LIBRARIES)})\1\s*(?:$|,|\))"""
+    rf"""(?m)\bname\s*=\s*(["']?)(?:\w+[-_])?(?:{"|".join(_LIBRARIES)})\1\s*(?:$|,|\))"""
 )
 _SHOWN: Final = ("examples", "recipes", "tests", "benchmarks", "docs")
 """Folders of a library's repository that its users do not run."""
+_BUILT: Final = "build/lib/"
+"""Where setuptools copy a package to, to build it."""
 _SHIPPED: Final = re.compile(
     r"examples/(?:accelerate|ascend|deepspeed|extras|inference|ktransformers|merge_lora)/"
 )
@@ -299,14 +302,23 @@ def copy_of(file: Path, roots: Sequence[Path]) -> Path | None:
     full = file.resolve()
     for folder in full.parents:
         below = full.relative_to(folder).as_posix()
-        if folder in roots:
-            return folder if _SHIPPED.match(below) and _names_itself(folder) else None
-        if not any(root in folder.parents for root in roots):
-            return None
+        if is_top(folder, roots):
+            is_shipped = _SHIPPED.match(below) is not None and _names_itself(folder)
+            is_brought = is_shipped or below.startswith(_BUILT)
+            return folder if folder in roots and is_brought else None
         is_package = folder.name in _LIBRARIES and (folder / "__init__.py").is_file()
-        if is_package or (below.partition("/")[0] in _SHOWN and _names_itself(folder)):
+        if (
+            is_package
+            or below.startswith(_BUILT)
+            or (below.partition("/")[0] in _SHOWN and _names_itself(folder))
+        ):
             return folder
     return None
+
+
+def is_top(folder: Path, roots: Sequence[Path]) -> bool:
+    """Whether a folder lies below no project: a copy of a library may be a project, too."""
+    return not any(root in folder.parents for root in roots)
 
 
 def _names_itself(folder: Path) -> bool:

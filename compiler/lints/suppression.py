@@ -64,6 +64,9 @@ OWN_COPY: Final = Reason(
 OWN_FLAG: Final = Reason(
     "the program that is started has the flag for itself, and may read it otherwise"
 )
+OWN_PROGRAM: Final = Reason(
+    "the program that is started is one of this repository, which may read it otherwise"
+)
 OWN_FIELD: Final = Reason("a class of this repository has the field, and may take other values")
 OWN_TEMPLATE: Final = Reason("a script of this repository registers a template of that name")
 OWN_TRAINER: Final = Reason("the trainer is a class of this repository, which may do it otherwise")

@@ -107,6 +107,7 @@ EXTRA = "examples/extras/run.yaml"
         ("examples/train_lora/run.yaml", "pyproject.toml", "", "error"),
         (f"lib/{EXTRA}", "lib/setup.cfg", "", "note"),
         (f"lib/{EXTRA}", "lib/setup.cfg", f"llamafactory-cli train lib/{EXTRA}\n", "error"),
+        (f"lib/{EXTRA}", "lib/pyproject.toml", "", "note"),
         (EXTRA, "elsewhere/setup.cfg", "", "error"),
         ("lavis/projects/run.yaml", f"lavis{PACKS}", "", "note"),
     ],
@@ -222,3 +223,45 @@ def test_sbatch_knows_the_older_name_of_its_tasks(tmp_path: Path) -> None:
     assert [each for each in found if "no option" in each] == [
         "sbatch has no option --ntask-per-node"
     ]
+
+
+MERGE = "from transformers import HfArgumentParser\nfrom peft import PeftModel\nprint(PeftModel)\n"
+TRAINS = "from transformers import TrainingArguments, Trainer\nTrainer(1).train()\n"
+
+
+@pytest.mark.parametrize(("text", "expected"), [(MERGE, "note"), (TRAINS, "warning")])
+def test_a_program_that_only_merges_is_given_several_devices_in_vain(
+    text: str, expected: str, tmp_path: Path
+) -> None:
+    start = (
+        "export CUDA_VISIBLE_DEVICES=0,1\npython run.py --output_dir out"
+        " --per_device_train_batch_size 2 --learning_rate 1e-4\n"
+    )
+    path = written(tmp_path, {"run.py": text, "run.sh": start})
+    assert [level for level, _ in told(path, "several-devices-in-one-process")] == [expected]
+
+
+OLDER = (
+    "CUDA_VISIBLE_DEVICES=0 python src/train_ppo.py --do_train --dataset a --dataset_dir data"
+    " --finetuning_type lora --reward_model b --output_dir c --template default\n"
+)
+
+
+@pytest.mark.parametrize(("module", "expected"), [("utils", "note"), ("llamafactory", "warning")])
+def test_a_program_before_llama_factory_reads_its_flags_otherwise(
+    module: str, expected: str, tmp_path: Path
+) -> None:
+    text = f"from {module} import get_train_args\nget_train_args()\n"
+    path = written(tmp_path, {"src/train_ppo.py": text, "run.sh": OLDER})
+    assert [level for level, _ in told(path, "option-of-another-choice")] == [expected]
+
+
+RECORD = "fsdp: ''\nfsdp_config:\n  min_num_params: {least}\n  xla: false\n"
+
+
+@pytest.mark.parametrize(("least", "expected"), [("0", "note"), ("9", "warning")])
+def test_a_record_of_all_arguments_asks_for_no_sharding(
+    least: str, expected: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, {"train.yaml": f"{SFT}{RECORD.format(least=least)}"})
+    assert [level for level, _ in told(path, "fsdp-config-without-fsdp")] == [expected]

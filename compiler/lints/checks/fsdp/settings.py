@@ -5,6 +5,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
 from tunec.compiler.lints.facts.sharding import (
@@ -40,7 +41,18 @@ def fsdp_config_without_fsdp(run: LintContext) -> Iterator[Finding]:
             (config.key_label("not read"), *also(off)),
             (),
             "write fsdp: full_shard auto_wrap",
+            severity="note" if _is_filled_in(config.node) else None,
         )
+
+
+_FILLED_IN: Final = ("min_num_params", "xla", "xla_fsdp_v2", "xla_fsdp_grad_ckpt")
+"""What TrainingArguments write into it themselves, so that a record of arguments has it:
+transformers 4.40.2 to 5.23.0 training_args.py `_process_fsdp_args`, `__post_init__`."""
+
+
+def _is_filled_in(node: Node) -> bool:
+    fields = node.fields or {}
+    return all(key in _FILLED_IN and each.value in (0, False) for key, each in fields.items())
 
 
 def _in_axolotl(run: LintContext) -> Iterator[Finding]:
