@@ -85,7 +85,7 @@ Resource = Literal["products", "memory", "host", "links", "pcie", "host memory",
 """What a term of the time account waits for: matrix products, a device's memory, Python on the
 host, the links between devices, PCIe, the host's memory, its drives."""
 RESOURCES: Final[tuple[Resource, ...]] = get_args(Resource)
-EDITION: Final = 3
+EDITION: Final = 4
 """The version of the time account. It rises whenever the account's terms or constants change, since
 measured factors of other terms are meaningless."""
 

@@ -192,7 +192,7 @@ def _seconds(products: Pass, machine: Machine, at: Constants) -> float:
     A kernel reads the next tiles while it multiplies (Williams et al., "Roofline: an insightful
     visual performance model for multicore architectures", 2009).
     """
-    done = slowed(products.products, machine.units) * products.operations
+    done = slowed(products.products, machine.units, machine.read) * products.operations
     return max(done / product_rate(machine, at), at.crossings * products.moved / machine.bandwidth)
 
 

@@ -5,7 +5,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.time.pace import Pace
+from tunec.compiler.analyses.time.tiles import READ
 from tunec.schemas.hardware.profile import Device, Network, Node
 from tunec.schemas.hardware.silicon import Dtype
 from tunec.schemas.terms import FloatDtype
@@ -46,6 +48,8 @@ class Machine(Struct, frozen=True):
     """Processes that load data for each device, if the run does not set their number."""
     units: int = 0
     """Units of one device, each of which computes a tile of a product; 0 if unknown."""
+    read: float = READ
+    """Multiplications that a unit could do while it reads one element of a tile's edge."""
     threads: int = 0
     """Of each rank's process, for an optimizer on the host; 0: as many as its memory keeps busy."""
 
@@ -81,6 +85,7 @@ def machine_of(
         pace=pace,
         loaders=max(1, min(MOST_LOADERS, node.host.cores // per_node - 1)),
         units=min(map(_units, devices)),
+        read=max(_read(device, dtype, tf32=tf32) for device in devices),
         threads=max(1, node.host.cores // per_node),
         **_slowest([_keeps_up(device, dtype) for device in devices]),
     )
@@ -89,6 +94,23 @@ def machine_of(
 def _units(device: Device) -> int:
     """The number of SMs; 0 for other vendors, whose libraries divide products differently."""
     return (device.silicon.units or 0) if device.vendor == "nvidia" else 0
+
+
+def _read(device: Device, dtype: FloatDtype, *, tf32: bool) -> float:
+    """Multiplications in a dtype that a unit could do while it reads an element of a tile's edge.
+
+    A unit of an A100 multiplies 1,024 times in a clock in 16 bits. Others read about as many bytes
+    in a clock: of their second level of cache a V100 has 26 for each unit, an A100 47.
+    """
+    silicon = device.silicon
+    if not silicon.units or not silicon.clock:
+        return READ
+    done = rate_of(device, dtype, tf32=tf32) / (2 * silicon.units * silicon.clock)
+    return READ * done / _MULTIPLIES * BYTES[dtype] / 2
+
+
+_MULTIPLIES: Final = 1024
+"""Multiplications of one unit of an A100 in a clock."""
 
 
 def _streamed(device: Device) -> float:

@@ -30,10 +30,11 @@ _TILES: Final = (
 )
 """Rows and columns: NVIDIA, Matrix Multiplication Background User's Guide, "Typical Tile Dimensions
 in cuBLAS and Performance"."""
-_READ: Final = 24
-"""Multiplications of a column that a unit could do while it reads one element of a tile's edge. An
-A100 could do 43, where reading and multiplying never overlap (NVIDIA A100 Tensor Core GPU
-Architecture: 5,120 bytes of L2 a clock for 108 units of 1,024 multiplications): a judgement."""
+READ: Final = 24.0
+"""Multiplications of a column that a unit of an A100 could do in 16 bits while it reads one element
+of a tile's edge. It could do 43 where reading and multiplying never overlap (NVIDIA A100 Tensor
+Core GPU Architecture: 5,120 bytes of L2 a clock for 108 units of 1,024 multiplications): a
+judgement. A unit that multiplies less in a clock could do as many times fewer (`Machine.read`)."""
 
 
 _LAST: Final = 0.5
@@ -134,27 +135,29 @@ def _merged(products: Iterator[Product], tensor: int) -> tuple[Product, ...]:
 
 
 @cached(4096)
-def slowed(products: tuple[Product, ...], units: int) -> float:
+def slowed(products: tuple[Product, ...], units: int, read: float = READ) -> float:
     """How many times longer products take than if every unit always had a full, largest tile."""
     done = sum(each.operations for each in products)
     if not units or not done:
         return 1.0
-    return sum(each.operations / _share(*each[:3], units) for each in products) / done
+    return sum(each.operations / _share(*each[:3], units, read) for each in products) / done
 
 
 @cached(4096)
-def _share(rows: int, columns: int, together: int, units: int) -> float:
+def _share(rows: int, columns: int, together: int, units: int, read: float) -> float:
     """Share of the fastest product's rate that one of this size keeps up, by its best tiles."""
-    return max(_tiled(rows, columns, together, units, tile) for tile in _TILES)
+    return max(_tiled(rows, columns, together, units, read, tile) for tile in _TILES)
 
 
-def _tiled(rows: int, columns: int, together: int, units: int, tile: tuple[int, int]) -> float:
+def _tiled(
+    rows: int, columns: int, together: int, units: int, read: float, tile: tuple[int, int]
+) -> float:
     tiles = max(1.0, rows / tile[0]) * ceil(columns / tile[1]) * together
     waves = max(1.0, tiles / units + _LAST)
     used = rows * columns * together / (waves * units * tile[0] * tile[1])
-    return used * _pace(*tile) / _pace(*_TILES[0])
+    return used * _pace(*tile, read) / _pace(*_TILES[0], read)
 
 
-def _pace(rows: int, columns: int) -> float:
+def _pace(rows: int, columns: int, read: float) -> float:
     """Share of a unit's time in which it multiplies, for it reads the tile's edges too."""
-    return rows * columns / (rows * columns + _READ * (rows + columns))
+    return rows * columns / (rows * columns + read * (rows + columns))

@@ -1,6 +1,6 @@
 """Errors of the time account on published runs, by class, and how often it ranks two rightly."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from math import log
 from statistics import median
@@ -30,21 +30,19 @@ def judged(errors: Sequence[float]) -> Judged:
     return Judged(len(sizes), median(sizes), quantile(sizes, 0.95), median(errors))
 
 
-def by_class(
-    split: Split, classes: Callable[[Run], Iterator[str]] = lambda run: run.classes
-) -> dict[str, Judged]:
-    """Errors of a half, all of them first, then by class."""
+def by_class(split: Split, search: int = 2) -> dict[str, Judged]:
+    """Errors of a half, all of them first, then by class, of sources found up to a search."""
     found: dict[str, list[float]] = {"all": []}
     for run in runs():
-        if run.split == split:
-            for name in ("all", *classes(run)):
+        if run.split == split and run.search <= search:
+            for name in ("all", *run.classes):
                 found.setdefault(name, []).append(run.error)
     return {name: judged(errors) for name, errors in found.items()}
 
 
-def ranked(split: Split) -> tuple[int, int]:
+def ranked(split: Split, search: int = 2) -> tuple[int, int]:
     """Pairs of options of a half that the account ranks as they were measured, of so many."""
-    return ranked_of([run for run in runs() if run.split == split])
+    return ranked_of([run for run in runs() if run.split == split and run.search <= search])
 
 
 def ranked_of(some: Sequence[Run]) -> tuple[int, int]:

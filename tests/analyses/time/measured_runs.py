@@ -8,7 +8,7 @@ written before anything was fitted.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from math import log
 from pathlib import Path
@@ -29,10 +29,11 @@ Split = Literal["fit", "judge"]
 HERE: Final = Path(__file__).parent
 SOURCES: Final[dict[str, Row]] = json.loads((HERE / "sources.json").read_text())["sources"]
 NETWORK: Final = 25e9
-"""Bytes a second between two nodes: 200 Gbit/s, since no source states them."""
+"""Bytes per second between two nodes where a source does not state them: 200 Gbit/s."""
 HOST: Final = 4e11
 CORES: Final = 8
 """Of the host for each device."""
+NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Run:
@@ -51,6 +52,11 @@ class Run:
         """Whether the account may be fitted to it."""
         found: Split = SOURCES[self.source]["split"]
         return found
+
+    @property
+    def search(self) -> int:
+        """In which search its source was found: in the second one the account was settled."""
+        return int(SOURCES[self.source].get("search", 1))
 
     @cached_property
     def workload(self) -> Workload:
@@ -81,7 +87,7 @@ class Run:
         """What it ran on."""
         nodes = self.layout.nodes
         per_node = self.layout.parallel.world // nodes
-        found = machine(self.row["device"], self.workload, per_node, nodes)
+        found = machine(self.row["device"], self.workload, per_node, nodes, self.row)
         return replace(found, threads=self.row.get("threads", found.threads))
 
     @property
@@ -116,6 +122,8 @@ class Run:
         yield "full" if asked.adapter.kind == "none" else packed
         yield "one device" if parallel.world == 1 else "several devices"
         yield _length(0 if asked.architecture.kind == "diffusion" else asked.data.sequence)
+        if self.search > 1:
+            yield "second search"
 
 
 def _length(tokens: int) -> str:
@@ -141,16 +149,25 @@ def runs() -> tuple[Run, ...]:
     )
 
 
-def machine(name: str, workload: Workload, per_node: int, nodes: int = 1) -> Machine:
-    """Devices of the catalogue, joined by their own link or through PCIe."""
+def machine(
+    name: str,
+    workload: Workload,
+    per_node: int,
+    nodes: int = 1,
+    stated: Mapping[str, Any] = NOTHING,
+) -> Machine:
+    """Devices of the catalogue, joined by their own link or through PCIe.
+
+    Of a row: `network`, bytes per second out of a node, and `link`, false where it is not used.
+    """
     found = device(name)
     host = SimpleNamespace(memory_bandwidth=HOST, nvme=None, cores=CORES * per_node)
-    node = SimpleNamespace(host=host, link=found.link)
+    node = SimpleNamespace(host=host, link=found.link if stated.get("link", True) else None)
     precision = workload.precision
     return machine_of(
         [found],
         node,
-        SimpleNamespace(bandwidth=NETWORK),
+        SimpleNamespace(bandwidth=stated.get("network", NETWORK)),
         nodes=nodes,
         per_node=per_node,
         dtype=precision.compute,
