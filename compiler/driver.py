@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
+from tunec.compiler.analyses.measurements import as_ran
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
@@ -188,11 +189,10 @@ def _is_said(decided: Plan, facts: Facts, asked: Sequence[Asked]) -> bool:
 def _accounts(plan: Plan, facts: Facts, answer: Answer) -> tuple[Account, TimeAccount]:
     """Memory and time of a plan, in the layout that the search found unless pins changed it."""
     problem, best = answer.problem, answer.best
-    if best is not None and _is_found(best.layout, facts):
-        return account(problem.workload, best.layout, problem.vendor), best.time
-    layout = Layout.of(plan)
-    time = step_time(problem.workload, layout, problem.machine)
-    return account(problem.workload, layout, problem.vendor), time
+    found = best if best is not None and _is_found(best.layout, facts) else None
+    layout = found.layout if found else Layout.of(plan)
+    time = found.time if found else step_time(problem.workload, layout, problem.machine)
+    return account(problem.workload, layout, problem.vendor), as_ran(time, facts.cluster.measured)
 
 
 def _is_found(layout: Layout, facts: Facts) -> bool:

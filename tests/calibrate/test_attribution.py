@@ -1,12 +1,16 @@
 """Factors and margins that follow from runs."""
 
+from math import log
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.calibrate.logs import ran
 
-from tunec.compiler.analyses.time.pace import WAITS_FOR, scaled
+from tunec.compiler.analyses.measurements import as_ran, seen_of
+from tunec.compiler.analyses.time.account import TimeAccount
+from tunec.compiler.analyses.time.pace import ALIKE, WAITS_FOR, apart, expected, scaled
 from tunec.compiler.calibrate.attribution import error, factors, is_alone, margin, part_of
 from tunec.compiler.calibrate.record import derived
 from tunec.schemas.hardware.measurements import Measured
@@ -98,3 +102,24 @@ def test_a_file_whose_margin_is_below_what_a_run_showed_is_refused():
     for wrong in ({"tensors": 1.05, "beside": {}}, {"tensors": 1.1, "beside": {"one": 2000}}):
         with pytest.raises(ValidationError, match="and a run had"):
             Measured.model_validate({**found, "margin": wrong})
+
+
+def test_a_plan_that_ran_is_forecast_as_measured_and_one_unlike_it_by_factors_alone():
+    measured = derived((ran(6.0, terms=COMPUTED),), "lab", ASSUMED)
+    pace = tuple(measured.factors.items())
+    same = TimeAccount(scaled(COMPUTED, pace), 1, 1.0, COMPUTED)
+    assert as_ran(same, measured).step_seconds == pytest.approx(6.0)
+    assert as_ran(same, measured).accounted == COMPUTED
+    unlike = TimeAccount({"kernel launches": 3.0}, 1, 1.0)
+    assert as_ran(unlike, measured) is unlike
+    assert as_ran(same, None) is same
+
+
+@given(moved=st.floats(0, 1), took=st.lists(st.floats(1, 9), min_size=1, max_size=3))
+def test_the_nearer_a_plan_is_to_measured_ones_the_more_of_their_errors_it_takes(moved, took):
+    seen = seen_of(derived(tuple(ran(each, terms=COMPUTED) for each in took), "lab", ASSUMED))
+    terms = {"forward": 2.0 - moved, "memory traffic": 1.0, "loss": moved}
+    factor, lefts = expected(terms, seen), [each.left for each in seen]
+    assert min(0.0, *lefts) - 1e-9 <= log(factor) <= max(0.0, *lefts) + 1e-9
+    if apart(terms, COMPUTED) >= ALIKE:
+        assert factor == 1

@@ -1,11 +1,13 @@
 """The resource that each term of the time account waits for, and a cluster's factors on them.
 
 The account computes the terms first; the cluster's factors are applied at the end, so that measured
-runs can be compared with the account term by term.
+runs can be compared with the account term by term. What factors leave of a measured run's error is
+its own, but runs whose terms have alike shares have it too (benchmarks/README.md).
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from math import exp
+from typing import Final, NamedTuple
 
 from tunec.schemas.terms import RESOURCES, Resource
 
@@ -67,3 +69,33 @@ def by_resource(terms: Mapping[str, float]) -> dict[Resource, float]:
     for name, seconds in terms.items():
         found[resource_of(name)] += seconds
     return {name: seconds for name, seconds in found.items() if seconds}
+
+
+class Seen(NamedTuple):
+    """A measured step on the cluster."""
+
+    terms: Mapping[str, float]
+    """Seconds by term, without factors."""
+    left: float
+    """What factors leave unexplained: ln(measured / accounted with factors)."""
+
+
+ALIKE: Final = 0.2
+"""Steps are alike if the shares of their terms differ by less than this, summed over all terms. The
+nearer they are, the more of what is left of one is expected of the other."""
+
+
+def expected(terms: Mapping[str, float], seen: Sequence[Seen]) -> float:
+    """The factor on a step's seconds that measured steps alike it lead to expect; 1 without any."""
+    weights = [max(0.0, 1 - apart(terms, each.terms) / ALIKE) for each in seen]
+    left = sum(weight * each.left for weight, each in zip(weights, seen, strict=True))
+    return exp(left / max(1.0, sum(weights)))
+
+
+def apart(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """How far two steps are apart: by how much the shares of their terms differ, from 0 to 2."""
+    whole, whole_of_other = sum(one.values()), sum(other.values())
+    return sum(
+        abs(one.get(name, 0.0) / whole - other.get(name, 0.0) / whole_of_other)
+        for name in one.keys() | other.keys()
+    )
