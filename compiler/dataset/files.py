@@ -122,13 +122,15 @@ def _json(path: Path) -> Iterator[RecordAt]:
 
 
 def _csv(path: Path) -> Iterator[RecordAt]:
-    csv.field_size_limit(2**31 - 1)
+    usual = csv.field_size_limit(2**31 - 1)  # of the whole process, so that it is given back
     with path.open(encoding="utf-8-sig", newline="") as lines:
         rows = csv.DictReader(lines, strict=True)
         try:
             yield from (_row(rows.line_num, each) for each in rows)
         except csv.Error as fault:
             raise Unread(f"CSV: {fault}", line=rows.line_num) from None
+        finally:
+            csv.field_size_limit(usual)
 
 
 def _row(at: int, found: dict[str | Any, str | Any]) -> RecordAt:
