@@ -54,7 +54,7 @@ def test_the_screen_says_what_how_long_and_of_which_day_the_prices_are(tunec):
     assert (found.code, found.err) == (0, f"next: tunec plan {FIVE} --hardware g5.2xlarge\n")
     lines = found.out.splitlines()
     assert lines[0] == "spec: on demand prices, cheapest first"
-    assert lines[2].startswith("cheapest: g5.2xlarge, aws us-east-1, about 7.6 h (")
+    assert lines[2].startswith("cheapest: g5.2xlarge, aws us-east-1, about 7.5 h (")
     assert any("h100-sxm-x8" in line and "no price" in line for line in lines)
     assert any("└──" in line for line in lines)
     assert lines[-1].startswith("prices of aws, 2026-07-20: aws/karpenter-provider-aws@")
