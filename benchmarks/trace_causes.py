@@ -128,9 +128,49 @@ def own_gelu(one: Combination) -> Iterator[Combination]:
     yield replace(one, checkpointed=True)
 
 
+def autocast_adapters(one: Combination) -> Iterator[Combination]:
+    """Adapters that autocast copies, in layers that keep everything."""
+    yield replace(one, method="lora", states="autocast", micro=2, sequence=1024, packing=False)
+
+
+def _by_dropping(one: Combination) -> Iterator[Combination]:
+    """FLAN-T5: halves that drop their embeddings and ends, recomputed beside adapters."""
+    one = replace(one, micro=4, checkpointed=True)
+    yield replace(one, method="lora", states="autocast")
+    yield replace(one, method="qlora", states="autocast-bf16")
+
+
+def _that_hears(one: Combination) -> Iterator[Combination]:
+    """Whisper: an encoder with a length of its own, trained in full or by adapters."""
+    one = replace(one, micro=8, sequence=448, states="autocast")
+    for checkpointed in (False, True):
+        yield replace(one, checkpointed=checkpointed)
+        yield replace(one, method="lora", checkpointed=checkpointed)
+    yield replace(one, method="lora", checkpointed=True, sequence=64)
+
+
+def _by_relative_positions(one: Combination) -> Iterator[Combination]:
+    """DeBERTa: a table of positions that each layer projects, in samples short and long."""
+    one = replace(one, micro=8, states="autocast", attention="eager")
+    yield one
+    yield replace(one, method="lora")
+    yield replace(one, method="lora", sequence=128)
+    yield replace(one, method="lora", checkpointed=True)
+
+
+_ADAPTED: Final = {
+    "flan-t5-large": _by_dropping,
+    "whisper-small": _that_hears,
+    "deberta-v3-base": _by_relative_positions,
+}
+
+
 def encoder_decoder(model: Model) -> Iterator[Combination]:
     """Models with an encoder, with or without a decoder."""
     one = Combination(model.name, sequence=512, packing=False)
+    if model.name in _ADAPTED:
+        yield from _ADAPTED[model.name](one)
+        return
     if model.name == "t5-base":
         # with its own dropout, as it is usually trained
         wide = replace(one, micro=4, states="autocast")
@@ -142,6 +182,7 @@ def encoder_decoder(model: Model) -> Iterator[Combination]:
         yield replace(one, micro=2)
         yield replace(one, micro=2, checkpointed=True)
         yield from as_read(one)
+        yield replace(one, method="lora", states="autocast", micro=2, checkpointed=True)
         return
     targets = _QUERIES_AND_VALUES.get(model.config["model_type"], ("q", "v"))
     if model.name in ("bart-large", "mt5-base", "mbart-large-50"):

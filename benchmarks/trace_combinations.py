@@ -13,6 +13,7 @@ from trace_answers import WRITING, answers_of, evaluated
 from trace_causes import (
     adapters_in_tiles,
     as_read,
+    autocast_adapters,
     by_muon,
     encoder_decoder,
     few_inputs,
@@ -223,6 +224,7 @@ _EXTRA: Final[dict[str, Any]] = {
     "tinyllama-1.1b": _sharded,
     **dict.fromkeys(("phi-2", "starcoder2-3b", "pythia-1.4b", "opt-2.7b"), wide_norms),
     **dict.fromkeys(("olmo-1b", "lfm2-350m"), as_read),
+    **dict.fromkeys(("smollm2-360m", "granite-3-2b", "gemma-3-1b"), autocast_adapters),
     "bloom-560m": own_gelu,
     "gpt2-xl": narrow_scores,
     "gpt-j-6b": wide_queries,
