@@ -193,15 +193,17 @@ def wanting_gradients(_: Any, __: Any, output: torch.Tensor) -> None:
     output.requires_grad_(requires_grad=True)
 
 
-def adding_gradients(_: Any, __: Any, output: torch.Tensor) -> torch.Tensor | None:
+def adding_gradients(_: Any, __: Any, output: Any) -> torch.Tensor | None:
     """Let gradients flow through what a product gives, as an adapter on it would.
 
     DeBERTa's layers project a table of relative positions, which no stream passes (transformers
     5.23 `modeling_deberta_v2.py`, `disentangled_attention_bias`).
     """
-    if output.requires_grad or not torch.is_grad_enabled():
+    # a router that is a product by its class answers twice, and takes no adapter
+    if isinstance(output, tuple) or output.requires_grad or not torch.is_grad_enabled():
         return None
-    return output + output.new_zeros((), requires_grad=True)
+    added: torch.Tensor = output + output.new_zeros((), requires_grad=True)
+    return added
 
 
 @contextmanager
