@@ -107,9 +107,8 @@ class Phrase(Struct, frozen=True):
 class Cannot(Struct, frozen=True):
     """Why a target has no key for a slot.
 
-    With `loses`, a decided value is lost: an error unless it is one of `harmless`. If a slot of
-    `by` is lost too, only that one is reported. In plans of `elsewhere` another target's file sets
-    the slot.
+    With `loses`, a decided value is lost: an error unless it is one of `harmless`. A lost slot of
+    `by` alone is reported. In plans of `elsewhere` another target's file sets the slot.
     """
 
     reason: str
@@ -254,6 +253,8 @@ class Target(Struct, frozen=True):
     """A further file that embeds the texts of the others, for a cluster without a shared disk."""
     run_by: str = ""
     """For a dialect without a program: the target whose program can run the same training."""
+    takes_one_row: Callable[[Plan, Dialect], bool] = field(default=lambda *_: False)
+    """Whether its program takes one row of a micro batch, so that more are accumulated."""
     heeds_launcher: bool = False
     """Whether its program takes the engine from the launcher's file, so that no own key sets it."""
     counting: Callable[[Dialect, Mapping[str, Any]], Counting] | None = None

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from tunec.schemas.data_paths import Chosen, chosen
 from tunec.schemas.shape import Shape
+from tunec.schemas.units import PositiveCount
 
 MOST: int = 1000
 """How often an epoch may see one part; a program that takes a list gets its name this often."""
@@ -29,7 +30,7 @@ class DataSet(Shape):
 
     @property
     def name(self) -> str:
-        """The path with its selected part, as slots have it."""
+        """The path with its selected part."""
         found = chosen(self.path)
         return str(Chosen(found.path, self.config or found.config, self.split or found.split))
 
@@ -37,6 +38,8 @@ class DataSet(Shape):
 class Part(DataSet):
     """One of several files or data sets to train on."""
 
+    samples: PositiveCount | None = None
+    """The most samples that an epoch takes of it, from its first on; when absent, all of them."""
     times: Annotated[int, Field(ge=1, le=MOST)] = 1
     """How many times an epoch sees each of its samples."""
 

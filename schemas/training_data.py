@@ -26,9 +26,9 @@ class Data(Shape):
 
     train: DataPath | Part | Mixture
     """Training data: a file, a directory or a data set name, passed to the trainer unchanged; or
-    part of a data set on the Hub: `{path: openai/gsm8k, config: main, split: train}`. Or a list of
-    these; an epoch sees each entry once, or several times: `[a.jsonl, {path: b.jsonl, times:
-    2}]`."""
+    part of a data set on the Hub: `{path: openai/gsm8k, config: main, split: train}`; or the first
+    samples alone: `{path: a.jsonl, samples: 1000}`. Or a list of these; an epoch sees each entry
+    once, or several times: `[a.jsonl, {path: b.jsonl, times: 2}]`."""
     references: tuple[DataPath, ...] | None = None
     """Folders of an edit model's reference images, each with an image of the same name for every
     image that is trained on: `[before]`; a model that takes several reads one from each."""

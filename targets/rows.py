@@ -1,6 +1,6 @@
 """Rows that the targets of trainers share, and the conditions on a plan that such rows use."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
@@ -14,6 +14,7 @@ from tunec.compiler.target import (
     on_deepspeed,
     same,
 )
+from tunec.schemas.data_paths import data_kind, data_name, first_of
 from tunec.schemas.frozen import replace
 
 # ── what rows ask of a plan ──────────────────────────────────────────────────────────────────────
@@ -107,6 +108,40 @@ def leaves_parts_unused(plan: Plan) -> bool:
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+TRAINING_DATA: Final = ("data.train", "data.more", "data.limits")
+"""The slots of the training data: each data set, and how many of its first samples are taken."""
+
+
+def training_parts(seen: Sequence[tuple[str, int]]) -> Mapping[str, Any]:
+    """The slots of data sets in their order, each with its limit; 0 is none."""
+    (first, *more), limits = [name for name, _ in seen], tuple(most for _, most in seen)
+    return {
+        "data.train": first,
+        "data.more": tuple(more),
+        "data.limits": limits if any(limits) else (),
+    }
+
+
+def loaded_parts(parts: Iterable[tuple[str, str | None, str | None]]) -> Mapping[str, Any]:
+    """The slots of what `load_dataset` is given, each a path, a configuration and a split.
+
+    None, where a local path has a configuration, or another split than `train` or its first
+    samples, of which no slot's value tells.
+    """
+    seen: list[tuple[str, int]] = []
+    for path, config, split in parts:
+        whole, most = first_of(split)
+        if data_kind(path) != "name" and (config or (whole or "train") != "train"):
+            return {}
+        seen.append((data_name(path, config, whole), most))
+    return training_parts(seen) if seen else {}
+
+
+def unlimited(source: str) -> Entry:
+    """The row of a program that takes every sample of its data sets."""
+    return fixed("data.limits", (), source)
 
 
 def row(

@@ -120,9 +120,13 @@ def _data(draw: st.DrawFn, values: Values) -> Values:
     is_text = not images and values["objective.kind"] == "sft"
     formats = (None, *(each for each in FORMATS if each != "messages"))
     tokens = images * draw(st.integers(1, 2000)) if kind == "vision-language" else 0
+    more = () if given else draw(st.just(()) | st.lists(_PATHS, max_size=3).map(tuple))
+    number = len(more) + 1
+    limits = st.lists(st.integers(0, 10**6), min_size=number, max_size=number).map(tuple)
     return {
         "data.train": draw(_PATHS | _PATHS.map(lambda name: f"{name}.jsonl")),
-        "data.more": () if given else draw(st.just(()) | st.lists(_PATHS, max_size=3).map(tuple)),
+        "data.more": more,
+        "data.limits": draw(st.just(()) | limits.filter(any)) if is_text else (),
         "data.references": given,
         "data.evaluation": None if given else draw(st.none() | _PATHS),
         "data.format": draw(st.sampled_from(formats)) if is_text else None,

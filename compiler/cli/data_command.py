@@ -164,7 +164,7 @@ def _named(loaded: Loaded, root: Path | None) -> Iterator[Source]:
             raise Misuse(f"the spec trains on {each.path!r}, which is no file: name its files")
         with suppress(Unreadable):  # measuring tells it
             _require_inside(loaded.base / each.path, root)
-        yield Source(loaded.base / each.path, each.times)
+        yield Source(loaded.base / each.path, each.times, each.samples)
 
 
 def _require_inside(path: Path, root: Path | None) -> None:

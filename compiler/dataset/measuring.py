@@ -37,6 +37,8 @@ class Source(Struct, frozen=True):
     path: Path
     times: int = 1
     """How often an epoch includes the file."""
+    most: int | None = None
+    """How many of its first samples an epoch includes; None: all."""
 
 
 class Length(Struct, frozen=True):
@@ -114,7 +116,7 @@ def measure(sources: Sequence[Source], counter: Counter, text: str | None = None
     files: list[tuple[Source, int, str, int]] = []
     for source in sources:
         before = len(lengths)
-        found, form = _measure(source.path, counter, form, text, outcome.faults)
+        found, form = _measure(source, counter, form, text, outcome.faults)
         lengths += found
         if not outcome.faults:
             content = source.path.stat().st_size
@@ -141,12 +143,13 @@ def _unread(path: Path, fault: Unread) -> Diagnostic:
 
 
 def _measure(
-    path: Path, counter: Counter, form: Form | None, text: str | None, faults: list[Diagnostic]
+    source: Source, counter: Counter, form: Form | None, text: str | None, faults: list[Diagnostic]
 ) -> tuple[list[Length], Form | None]:
     found: list[Length] = []
     torn: list[Diagnostic] = []
+    path = source.path
     try:
-        rows = iter(records(path))
+        rows = islice(records(path), source.most)
         while batch := list(islice(rows, _TOGETHER)):
             form, samples = _samples(path, batch, form, text, torn)
             found += _counted(path, samples, counter, torn)

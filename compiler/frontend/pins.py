@@ -168,7 +168,9 @@ def _in_words(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return joined(f"`{each}`" for each in get_args(kind))
     if get_origin(kind) is tuple:
-        return "a list of pairs" if get_origin(get_args(kind)[0]) is tuple else "a list of text"
+        item = get_args(kind)[0]
+        lists = {int: "a list of whole numbers", str: "a list of text"}
+        return lists.get(item, "a list of pairs")
     words = {
         int: "a whole number",
         float: "a number",

@@ -24,6 +24,13 @@ def _recomputes_each(plan: Plan) -> bool:
 
 INVARIANTS = (
     Invariant(
+        ("data.limits", "data.train", "data.more"),
+        "data.limits has a number for each data set, or none at all",
+        lambda p: (
+            len(p.data.limits) in (0, 1 + len(p.data.more)) and min(p.data.limits, default=0) >= 0
+        ),
+    ),
+    Invariant(
         ("batch.global", "batch.micro", "batch.accumulation", "parallel.data"),
         "batch.global is micro x accumulation x data parallel width",
         lambda p: p.batch.global_ == p.batch.micro * p.batch.accumulation * p.parallel.data,

@@ -108,6 +108,12 @@ def training_data(plan: Plan) -> tuple[str, ...]:
     return (plan.data.train, *plan.data.more)
 
 
+def limited_data(plan: Plan) -> tuple[tuple[str, int], ...]:
+    """All training data, each with the most samples that are taken of it; 0 is all of it."""
+    named = training_data(plan)
+    return tuple(zip(named, plan.data.limits or (0,) * len(named), strict=True))
+
+
 def values_of(group: str, whole: object) -> dict[str, Any]:
     """The slot paths and values of one group, given the group's name and the group itself."""
     return dict(zip(_PATHS[group], _READ[group](whole), strict=True))

@@ -85,8 +85,10 @@ class Data(Struct, frozen=True):
 
     train: Annotated[str, "training data: file, directory or data set name"]
     more: Annotated[
-        tuple[str, ...],
-        "further training data of the same epoch; data seen n times per epoch is listed n times",
+        tuple[str, ...], "more data of the same epoch; what it sees n times is listed n times"
+    ]
+    limits: Annotated[
+        tuple[int, ...], "most samples of each, from its first on; 0: all; empty: all of each"
     ]
     references: Annotated[tuple[str, ...], "folders of an edit model's reference images"]
     evaluation: Annotated[str | None, "evaluation data"]

@@ -1,7 +1,6 @@
 """resolve_data: the size of one sample, in tokens of text and of images."""
 
 from collections.abc import Iterator
-from posixpath import normpath
 from typing import Final
 
 from tunec.compiler.analyses.architecture.image_rules import TEXT_FIRST
@@ -14,9 +13,15 @@ from tunec.compiler.analyses.packing import cut_tokens, samples_without_answer
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
+from tunec.compiler.passes.data_parts import plain_name, say_parts, say_samples
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
 from tunec.compiler.passes.references import reference_images, say_references
-from tunec.schemas.data_paths import Chosen, chosen, data_kind, is_chosen, usual_split
+from tunec.schemas.data_paths import (
+    Chosen,
+    chosen,
+    is_chosen,
+    usual_split,
+)
 from tunec.schemas.mixture import parts
 from tunec.schemas.models.architecture import Architecture, ImageTokens
 from tunec.schemas.training_data import Data
@@ -26,25 +31,16 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     """Decide what a sample holds: text tokens, images, and the tokens that images become."""
     scribe = Scribe(facts)
     data = facts.spec.data
-    _train(scribe)
+    limits = say_parts(scribe)
     _whole_pictures(scribe)
     why = as_given(data, "evaluation", "not given")
     scribe.say("data.evaluation", _evaluation(data), why, spec("data.evaluation"))
     _format(scribe)
-    _samples(scribe)
+    say_samples(scribe, limits)
     _sequence(scribe)
     _packing(scribe)
     _images(scribe)
     return scribe.outcome()
-
-
-def _train(scribe: Scribe) -> None:
-    """List each part of the data as often as an epoch sees it."""
-    train = scribe.facts.spec.data.train
-    first, *more = (_plain(each.name) for each in parts(train) for _ in range(each.times))
-    scribe.say("data.train", first, "passed to the trainer unchanged", spec("data.train"))
-    often = "each as often as an epoch sees it" if more else "data.train names all of the data"
-    scribe.say("data.more", tuple(more), often, spec("data.train"))
 
 
 def _format(scribe: Scribe) -> None:
@@ -83,17 +79,6 @@ def _whole_pictures(scribe: Scribe) -> None:
                 )
 
 
-def _plain(path: str, split: str = "train") -> str:
-    """A file's path without `./` and detours, or a data set's name without its default split.
-
-    No consumer gives these back when its files are read.
-    """
-    said = chosen(path)
-    if said.split == split:
-        path = str(Chosen(said.path, said.config))
-    return normpath(path) if data_kind(path) == "file" else path
-
-
 def _evaluation(data: Data) -> str | None:
     """The evaluation data, with the configuration of the training data if they share a data set."""
     if data.evaluation is None:
@@ -104,18 +89,7 @@ def _evaluation(data: Data) -> str | None:
     configs = {each.config for each in same}
     config = said.config or (configs.pop() if len(configs) == 1 else None)
     evaluation = str(Chosen(said.path, config, said.split))
-    return _plain(evaluation, usual_split(evaluation, map(str, trained)))
-
-
-def _samples(scribe: Scribe) -> None:
-    given, lengths = scribe.facts.spec.data.samples, scribe.facts.lengths
-    if given is None and lengths is not None and lengths.samples is not None:
-        scribe.say(
-            "data.samples", lengths.samples, "the number of lengths given", spec("data.lengths")
-        )
-        return
-    why = as_given(scribe.facts.spec.data, "samples", "not given")
-    scribe.say("data.samples", given, why, spec("data.samples"))
+    return plain_name(evaluation, usual_split(evaluation, map(str, trained)))
 
 
 def _cut(scribe: Scribe, sequence: int) -> None:

@@ -81,18 +81,31 @@ def _told(
         there = {key: document.flat[key].value for key in every if key in document.flat}
         try:
             keys = carry.write(there) if not there.keys().isdisjoint(carry.keys) else {}
-            keys = _in_its_words(keys, target, file, dialect) if keys and is_through else keys
+            if keys and is_through:
+                keys = _in_its_words(_beside_rows(keys, carry), target, file, dialect)
         except WRONG_SHAPE:
             continue
         is_told = keys is None or bool(keys)
         if is_told and all(admits(target, file, dialect, key) for key in keys or ()):
             for key in (each for each in carry.keys if each in reads):
-                yield CarriedKey(reads[key], keys or {}, carry.slots, carry.apart(there))
+                slots = _of_no_rows(carry) if is_through else carry.slots
+                yield CarriedKey(reads[key], keys or {}, slots, carry.apart(there))
 
 
-def _is_of_data(slot: str) -> bool:
-    """Whether a slot is one of data: TRL has no key for formats of records, as dialects do."""
-    return slot.startswith("data.")
+_SETS: Final = "datasets"
+"""TRL's data sets. It has no form of records, which dialects need beside their places: between two
+dialects rows say them."""
+_BY_ROWS: Final = frozenset({"data.train", "data.more", "data.limits"})
+
+
+def _beside_rows(keys: Mapping[str, Json], carry: Carry) -> Mapping[str, Json]:
+    """What a dialect says to TRL beside its data sets."""
+    is_of_data = not _BY_ROWS.isdisjoint(carry.slots)
+    return {key: each for key, each in keys.items() if not (is_of_data and key == _SETS)}
+
+
+def _of_no_rows(carry: Carry) -> tuple[str, ...]:
+    return tuple(slot for slot in carry.slots if slot not in _BY_ROWS)
 
 
 def _is_through_trl(document: Document, target: Target) -> bool:
@@ -137,7 +150,6 @@ def _between(
     own, every = document.target, tuple[Carry, ...]()
     if document.file is not None and own is not None and _is_through_trl(document, target):
         every, dialect = document.file.carries, dialect_of(sources.run, own)
-        every = tuple(each for each in every if not any(map(_is_of_data, each.slots)))
     elif kind_of(target, file) not in _ARGUMENTS:
         every = file.takes if document.kind in _ARGUMENTS else ()
     elif document.file is not None and own is not None:

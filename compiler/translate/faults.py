@@ -260,9 +260,7 @@ def _left_open(
     target: Target, drafts: Sequence[Draft], filled: Partial, told: Collection[str]
 ) -> Iterator[Diagnostic]:
     """A note about slots that no file sets and the target's program decides by default."""
-    said = frozenset(
-        slot for draft in drafts for row in draft.rows if not row.needs for slot in row.entry.slots
-    )
+    said = frozenset(slot for draft in drafts for slot in draft.said)
     open_slots = dict.fromkeys(
         slot
         for draft in drafts

@@ -104,12 +104,25 @@ def plain(value: Any) -> Any:
 def _train(values: Values) -> Iterator[Intent]:
     """The data, as a list of its parts; an order that a list cannot express is pinned."""
     train, more = values.get("data.train"), values.get("data.more") or ()
-    runs = [(path, len([*each])) for path, each in groupby((train, *more))]
-    if train is None or not more or len(runs) > len({path for path, _ in runs}):
+    named = (train, *more)
+    limits = values.get("data.limits") or (0,) * len(named)
+    runs = [(each, len([*same])) for each, same in groupby(zip(named, limits, strict=False))]
+    if (
+        train is None
+        or not (more or any(limits))
+        or len(runs) > len({path for (path, _), _ in runs})
+    ):
         yield from _alone(values, "data.train", "data.train", is_told=True)
         return
-    parts = [path if times == 1 else {"path": path, "times": times} for path, times in runs]
-    yield Intent(("data", "train"), parts, ("data.train", "data.more"), is_told=True)
+    parts = [_part(path, most, times) for (path, most), times in runs]
+    slots = ("data.train", "data.more", "data.limits")
+    yield Intent(("data", "train"), parts if more else parts[0], slots, is_told=True)
+
+
+def _part(path: str, most: int, times: int) -> Any:
+    """A data set as a spec lists it, by its path alone where all of it is seen once."""
+    more = {**({"samples": most} if most else {}), **({"times": times} if times > 1 else {})}
+    return {"path": path, **more} if more else path
 
 
 # ── what is trained ──────────────────────────────────────────────────────────────────────────────

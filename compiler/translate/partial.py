@@ -49,15 +49,15 @@ class Partial(Struct, frozen=True):
     """The possible values of some unknown slots."""
 
     def plan(self) -> Plan:
-        """The plan; reading an unknown slot raises Unsaid."""
+        """The plan; reading an unknown slot raises SlotNotSet."""
         groups: dict[str, Any] = {name: _Group(name, self.values) for name in GROUPS}
         return Plan(**groups)
 
     def ask(self, question: Callable[[Plan], _Answer]) -> _Answer:
         """The answer that holds for all values of unknown slots.
 
-        Raises Unsaid if it depends on them. A slot with few values is tried with each of them: a
-        row that writes the same for every engine does not need to know the engine.
+        Raises SlotNotSet if it depends on them. A slot with few values is tried with each: a row
+        that writes the same for every engine does not need to know the engine.
         """
         try:
             return question(self.plan())

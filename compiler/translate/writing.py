@@ -15,7 +15,7 @@ from tunec.compiler.lints.kinds import kind_of
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
-from tunec.compiler.target import Artifact, Target
+from tunec.compiler.target import Artifact, Dialect, Target
 from tunec.compiler.translate.carried_keys import CarriedKey
 from tunec.compiler.translate.drafts import Draft, drafts_of, undecided, with_defaults
 from tunec.compiler.translate.faults import (
@@ -110,7 +110,7 @@ def write(
     if faults or unmet:
         return Written((), (*faults, *unmet))
     dialect = target.dialect(version, software)
-    known = _in_its_length(target, known)
+    known, apart = _row_by_row(target, _in_its_length(target, known), dialect)
     filled = with_defaults(target, known, dialect)
     drafts = drafts_of(target, known, filled, sources, dialect)
     ways = lost_ways(target, drafts, known, sources)
@@ -125,7 +125,7 @@ def write(
         return Written((), (nothing(target),))
     found = faults_of((target, version), drafts, known, filled, sources, software)
     found += in_its_own_way(target, () if is_dialect(sources.run) else ways)
-    found += with_more_memory(target, ways, sources)
+    found += (*with_more_memory(target, ways, sources), *apart)
     artifacts, faulty = ((), []) if has_errors(found) else _artifacts(drafts, header)
     rows = (each for draft in drafts for each in draft.file.entries if each.holds_in(dialect))
     return Written(
@@ -148,6 +148,37 @@ def _in_its_length(target: Target, known: Partial) -> Partial:
     if not target.run_by or "data.images" in known.values:
         return known
     return Partial({**known.values, "data.images": 0, "data.image_tokens": 0}, known.possible)
+
+
+_MICRO, _ACCUMULATED, _EVALUATED = "batch.micro", "batch.accumulation", "batch.evaluation"
+
+
+def _row_by_row(
+    target: Target, known: Partial, dialect: Dialect
+) -> tuple[Partial, tuple[Diagnostic, ...]]:
+    """What is known, with batches of one row where the target takes no more at once."""
+    try:
+        takes_one = known.ask(lambda plan: target.takes_one_row(plan, dialect))
+        micro, steps = known.values[_MICRO], known.values[_ACCUMULATED]
+    except (SlotNotSet, KeyError):
+        return known, ()
+    if not takes_one or micro == 1:
+        return known, ()
+    new = {_MICRO: 1, _ACCUMULATED: micro * steps, _EVALUATED: 1}
+    told = joined((f"{slot} {value}" for slot, value in new.items()), "and")
+    return Partial({**known.values, **new}, known.possible), (
+        Diagnostic(
+            "computed-in-another-way",
+            "note",
+            f"{target.name} takes one packed row at a time: {told} make the same step",
+            notes=(
+                (
+                    f"{micro} rows at once, {steps} times, are as many as one row {micro * steps} "
+                    "times"
+                ),
+            ),
+        ),
+    )
 
 
 def _required(

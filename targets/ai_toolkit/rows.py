@@ -6,6 +6,7 @@ from typing import Any, Final
 from tunec.compiler.target import Json, fixed, named
 from tunec.targets.ai_toolkit.packages import SOURCE
 from tunec.targets.read_only import as_it_is, observed
+from tunec.targets.rows import TRAINING_DATA, training_parts
 
 _CONFIG: Final = f"{SOURCE} toolkit/config_modules.py"
 _TRAIN: Final = f"{_CONFIG} `TrainConfig`"
@@ -128,7 +129,7 @@ def _data(found: Found) -> Values:
         for at in there
         for _ in range(max(int(found.get(f"{at}.num_repeats", 1)), 1))
     ]
-    return {"data.train": seen[0], "data.more": tuple(seen[1:]), "data.evaluation": None}
+    return {**training_parts([(each, 0) for each in seen]), "data.evaluation": None}
 
 
 def _side(found: Found) -> Values:
@@ -229,7 +230,7 @@ ROWS: Final = (
     ),
     observed(
         tuple(f"{at}.{key}" for at in _SETS for key in ("folder_path", "num_repeats", "is_reg")),
-        ("data.train", "data.more", "data.evaluation"),
+        (*TRAINING_DATA, "data.evaluation"),
         _data,
         f"{_CONFIG} `DatasetConfig`",
     ),

@@ -4,12 +4,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.wording import shown
-from tunec.compiler.ir.plan import Plan, training_data
+from tunec.compiler.ir.plan import Plan, limited_data, training_data
 from tunec.compiler.target import Json, constant, derived
-from tunec.schemas.data_paths import FORMATS, Record, chosen, data_kind, data_name, usual_split
+from tunec.schemas.data_paths import (
+    FORMATS,
+    Record,
+    chosen,
+    data_kind,
+    data_name,
+    usual_split,
+    with_first,
+)
 from tunec.schemas.terms import DataFormat
 from tunec.targets.axolotl.packages import WRITTEN
-from tunec.targets.rows import has_images, is_rewarded, is_supervised, length, row
+from tunec.targets.rows import (
+    TRAINING_DATA,
+    has_images,
+    is_rewarded,
+    is_supervised,
+    length,
+    loaded_parts,
+    row,
+)
 
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
 _COLLATORS: Final = "axolotl 0.13.2 to 0.19.0 core/builders/causal.py `build_collator`"
@@ -95,12 +111,12 @@ def records(plan: Plan) -> tuple[Record, ...]:
     return (Record(("chosen", "rejected"), "chat"),)
 
 
-def _part(plan: Plan, path: str, split: str) -> Mapping[str, Json]:
+def _part(plan: Plan, path: str, split: str, most: int = 0) -> Mapping[str, Json]:
     """The entry of one data set. A file has a single split, `train`, whatever its purpose."""
     said = chosen(path)
     split = said.split or (split if data_kind(path) in ("name", "directory") else "train")
     name = {} if said.config is None else {"name": said.config}
-    return {"path": said.path, **name, "split": split, **_type(plan)}
+    return {"path": said.path, **name, "split": with_first(split, most), **_type(plan)}
 
 
 def _named(part: Mapping[str, Any], usual: str = "train") -> str:
@@ -108,7 +124,8 @@ def _named(part: Mapping[str, Any], usual: str = "train") -> str:
 
 
 def _write_data(plan: Plan) -> Mapping[str, Json]:
-    return {"datasets": [_part(plan, path, "train") for path in training_data(plan)]}
+    parts = limited_data(plan)
+    return {"datasets": [_part(plan, path, "train", most) for path, most in parts]}
 
 
 def _read_data(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -116,8 +133,7 @@ def _read_data(found: Mapping[str, Json]) -> Mapping[str, Any]:
     parts = found["datasets"]
     if not isinstance(parts, list) or any(not isinstance(each, dict) for each in parts):
         return {}
-    first, *more = map(_named, parts)
-    return {"data.train": first, "data.more": tuple(more)}
+    return loaded_parts((each["path"], each.get("name"), each.get("split")) for each in parts)
 
 
 def write_evaluation(plan: Plan) -> Mapping[str, Json]:
@@ -149,7 +165,10 @@ def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
             rest = {name: each for name, each in part.items() if name not in _WHERE and each}
             if rest and _formats({key: [part]}) is None:
                 said = ", ".join(f"{name} {shown(each)}" for name, each in rest.items())
-                yield key, f"axolotl reads {part.get('path')} by {said}: trl takes {taken}"
+                yield (
+                    key,
+                    f"axolotl reads {part.get('path')} by {said}: other trainers take {taken}",
+                )
 
 
 # ── what is made of it ───────────────────────────────────────────────────────────────────────────
@@ -205,7 +224,7 @@ _SAMPLES: Final = (
 DATA: Final = (
     row(
         ("datasets",),
-        ("data.train", "data.more"),
+        TRAINING_DATA,
         _write_data,
         _read_data,
         f"{_CONFIG}; utils/schemas/datasets.py; utils/data/shared.py `merge_datasets`",

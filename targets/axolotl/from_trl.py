@@ -24,8 +24,9 @@ from tunec.targets.axolotl.migration import (
     renamed,
 )
 from tunec.targets.axolotl.rewards import IN_BOTH
-from tunec.targets.huggingface.datasets import is_whole
+from tunec.targets.huggingface.datasets import read_mixture
 from tunec.targets.read_only import means_every_layer
+from tunec.targets.rows import TRAINING_DATA
 
 
 def _part(said: Mapping[str, Json]) -> dict[str, Json] | None:
@@ -45,12 +46,18 @@ def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
     Pairs of answers have another type, which rows write.
     """
     parts, share = found.get("datasets"), found.get("test_split_size")
-    if not isinstance(parts, list) or (all(map(is_whole, parts)) and not share):
+    if not isinstance(parts, list) or (read_mixture(found) and not share):
         return {}
     own = [_part(each) for each in parts]
     if found.get("beta") is not None or None in own:
         return {}
     return {"datasets": own, "val_set_size": share or 0.0}
+
+
+def _share(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The share of all that is split off, where rows express the data sets."""
+    share = found["test_split_size"]
+    return {"val_set_size": share} if share and "datasets" not in found else {}
 
 
 def _optimizer(found: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -128,11 +135,18 @@ TAKES: Final = (
         slots=("adapter.targets",),
     ),
     Carry(
+        ("test_split_size",),
+        _share,
+        f"{MIXTURE}; {CONFIG}, utils/data/sft.py",
+        beside=("datasets",),
+        slots=("data.evaluation",),
+    ),
+    Carry(
         ("datasets", "test_split_size"),
         _parts,
         f"{MIXTURE}; {CONFIG}, utils/data/sft.py",
         beside=("beta",),
-        slots=("data.train", "data.more", "data.evaluation"),
+        slots=(*TRAINING_DATA, "data.evaluation"),
     ),
     Carry(
         ("optim",),

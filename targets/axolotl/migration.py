@@ -8,6 +8,7 @@ from tunec.compiler.consumers.moved_keys import Carry
 from tunec.compiler.target import Json
 from tunec.targets.axolotl.rewards import IN_BOTH
 from tunec.targets.huggingface.training import OPTIMIZER
+from tunec.targets.rows import TRAINING_DATA
 
 CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
 MODEL: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/model.py `ModelInputConfig`"
@@ -267,7 +268,7 @@ CARRIES: Final = (
         _parts,
         f"{CONFIG}, utils/data/sft.py; {MIXTURE}",
         beside=("test_datasets",),
-        slots=("data.train", "data.more", "data.evaluation"),
+        slots=(*TRAINING_DATA, "data.evaluation"),
     ),
     Carry(
         ("saves_per_epoch", "save_steps", "save_strategy"),

@@ -110,6 +110,11 @@ _DPO: Final = "axolotl 0.13.2 to 0.19.0 core/builders/rl.py, core/trainers/dpo/_
 _REFERENCE: Final = f"{_DPO}; train.py `setup_reference_model`: with adapters none is loaded"
 
 
+_USUAL_BETA: Final = {"dpo": 0.1, "grpo": 0.0}
+"""The weight that TRL's class takes where Axolotl gives none: trl 0.24.0 to 1.16.0
+trainer/dpo_config.py, grpo_config.py."""
+
+
 def _write_objective(plan: Plan) -> Mapping[str, Json]:
     """The keys of the objective; SFT has none."""
     beta = plan.objective.beta
@@ -123,9 +128,9 @@ def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
     word = found.get("rl")
     if word is None:
         return {"objective.kind": "sft", "objective.beta": 0.0}
-    beta = weight(found) if word == "grpo" else found.get("rl_beta")
-    said = {"objective.beta": beta} if isinstance(beta, float | int) else {}
-    return {"objective.kind": word, **said} if word in ("dpo", "grpo") else {}
+    if word not in _USUAL_BETA:
+        return {}
+    return {"objective.kind": word, "objective.beta": weight(found, _USUAL_BETA[word])}
 
 
 def _read_losses(found: Mapping[str, Json]) -> Mapping[str, Any]:

@@ -59,9 +59,9 @@ def _same(key: str, slot: str, usual: Json) -> Entry:
 BETA: Final = "trl.beta"
 
 
-def weight(found: Mapping[str, Json]) -> Json:
-    """The weight of the reference; 0 by default, as in trl 0.19 and later."""
-    return next((found[key] for key in (BETA, "rl_beta") if found.get(key) is not None), 0.0)
+def weight(found: Mapping[str, Json], usual: float = 0.0) -> Json:
+    """The weight of the reference, or the usual one: 0 for rewards, as in trl 0.19 and later."""
+    return next((found[key] for key in (BETA, "rl_beta") if found.get(key) is not None), usual)
 
 
 def _reference(found: Mapping[str, Json]) -> Mapping[str, Any]:

@@ -21,7 +21,8 @@ _SCRIPT = "the training script says it: DeepSpeed is given a model, parameters a
 _BY_SCRIPT = (
     *("model.path", "model.family", "model.kind", "model.parameters", "model.trust_remote_code"),
     "model.published",
-    *("data.train", "data.more", "data.references", "data.evaluation", "data.format"),
+    *("data.train", "data.more", "data.limits", "data.references", "data.evaluation"),
+    "data.format",
     *("data.samples", "data.sequence"),
     *("data.packing", "data.images", "data.image_width", "data.image_height", "data.image_tokens"),
     *("data.vision_tokens", "attention.implementation"),

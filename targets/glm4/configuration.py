@@ -10,7 +10,7 @@ from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
 from tunec.targets.huggingface.packages import PEFT, schema_of
 from tunec.targets.huggingface.predictions import writes_answers
 from tunec.targets.huggingface.target import TRAINING_ARGS
-from tunec.targets.rows import evaluates, has_adapter
+from tunec.targets.rows import evaluates, has_adapter, unlimited
 from tunec.targets.scripts.file import below, checked, every, without
 
 NAME: Final = "finetune.yaml"
@@ -31,6 +31,7 @@ def reads_text(plan: Plan) -> bool:
 # ── data and lengths ─────────────────────────────────────────────────────────────────────────────
 
 _DATA: Final = (
+    unlimited(f"{_SCRIPTS} `_load_datasets`: all of a file is read"),
     same(
         "data_config.train_file",
         "data.train",

@@ -7,7 +7,8 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, same
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.arithmetic import recomputes
-from tunec.targets.huggingface.datasets import NOT_LOADED, card_of, data_of
+from tunec.targets.huggingface.card_file import card_of
+from tunec.targets.huggingface.datasets import NOT_LOADED, data_of
 from tunec.targets.huggingface.methods import (
     TRL_CHECKPOINTING,
     TRL_PRECISION,

@@ -151,7 +151,8 @@ CANNOT: Final = {
     **{
         f"data.{name}": Cannot(f"{_SCRIPT}: TrainingArguments has no key for data")
         for name in (
-            *("train", "more", "references", "evaluation", "format", "samples", "sequence"),
+            *("train", "more", "limits", "references", "evaluation", "format", "samples"),
+            "sequence",
             *("packing", "images"),
             *("image_width", "image_height", "image_tokens", "vision_tokens"),
         )

@@ -7,7 +7,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.llama_cookbook.fsdp import ROWS as FSDP_ROWS
-from tunec.targets.rows import has_adapter, in_epochs, in_four_bits, in_steps, on_fsdp
+from tunec.targets.rows import has_adapter, in_epochs, in_four_bits, in_steps, on_fsdp, unlimited
 from tunec.targets.scripts.file import started
 
 SCRIPT: Final = "llama_cookbook.finetuning"
@@ -65,6 +65,7 @@ _DATA: Final = (
         f"{PACKAGE} datasets/__init__.py `DATASET_PREPROC`, configs/datasets.py",
         absent=((ALWAYS, {"data.train": "samsum"}),),
     ),
+    unlimited(f"{PACKAGE} datasets/__init__.py `DATASET_PREPROC`: each has its own code"),
     Entry(
         ("run_validation",),
         ("data.evaluation", "schedule.evaluation_steps"),

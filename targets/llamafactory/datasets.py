@@ -8,12 +8,26 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.ir.plan import Plan, training_data
+from tunec.compiler.ir.plan import Plan, limited_data, training_data
 from tunec.compiler.target import Entry, File, Json, constant, derived
-from tunec.schemas.data_paths import FORMATS, Record, chosen, data_kind, data_name, usual_split
+from tunec.schemas.data_paths import (
+    FORMATS,
+    Record,
+    chosen,
+    data_kind,
+    data_name,
+    usual_split,
+    with_first,
+)
 from tunec.schemas.terms import DataFormat
 from tunec.targets.llamafactory.packages import WRITTEN
-from tunec.targets.rows import evaluates, has_images, is_supervised
+from tunec.targets.rows import (
+    TRAINING_DATA,
+    evaluates,
+    has_images,
+    is_supervised,
+    loaded_parts,
+)
 
 FOLDER: Final = "llamafactory"
 """The folder of the target's files, relative to the root of a bundle."""
@@ -123,28 +137,37 @@ def _place(path: str) -> Mapping[str, Json]:
     return {_LOCAL: path if is_whole else posixpath.relpath(path, FOLDER)}
 
 
-def _described(plan: Plan, path: str, split: str = "train") -> Mapping[str, Json]:
-    return {**_place(path), "split": chosen(path).split or split, **_columns(plan)}
+def _described(plan: Plan, path: str, split: str = "train", most: int = 0) -> Mapping[str, Json]:
+    return {
+        **_place(path),
+        "split": with_first(chosen(path).split or split, most),
+        **_columns(plan),
+    }
+
+
+def _part(said: Mapping[str, Any]) -> tuple[str, str | None, str | None]:
+    """What `load_dataset` is given of a data set."""
+    if _HUB in said:
+        return said[_HUB], said.get(_SUBSET), said.get("split")
+    local = str(said[_LOCAL])
+    found = posixpath.normpath(posixpath.join(FOLDER, local))
+    path = found if data_kind(found) == data_kind(local) else f"./{found}"
+    return path, said.get(_SUBSET), said.get("split")
 
 
 def _path(said: Mapping[str, Any], usual: str = "train") -> str:
-    if _HUB in said:
-        return data_name(said[_HUB], said.get(_SUBSET), said.get("split"), usual)
-    local = str(said[_LOCAL])
-    found = posixpath.normpath(posixpath.join(FOLDER, local))
-    return found if data_kind(found) == data_kind(local) else f"./{found}"
+    return data_name(*_part(said), usual)
 
 
 def _write_train(plan: Plan) -> Mapping[str, Json]:
     return {
-        name: _described(plan, path)
-        for name, path in zip(_TRAIN, training_data(plan), strict=False)
+        name: _described(plan, path, most=most)
+        for name, (path, most) in zip(_TRAIN, limited_data(plan), strict=False)
     }
 
 
 def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    first, *more = (_path(found[name]) for name in _TRAIN if name in found)
-    return {"data.train": first, "data.more": tuple(more)}
+    return loaded_parts(_part(found[name]) for name in _TRAIN if name in found)
 
 
 def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
@@ -193,7 +216,7 @@ DATASET_INFO: Final = File(
     name=INFO,
     format="json",
     entries=(
-        Entry(_TRAIN, ("data.train", "data.more"), _write_train, _read_train, _LOADER),
+        Entry(_TRAIN, TRAINING_DATA, _write_train, _read_train, _LOADER),
         Entry(
             (_EVALUATION, *_TRAIN),
             ("data.evaluation",),

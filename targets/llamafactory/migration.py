@@ -10,6 +10,7 @@ from tunec.compiler.target import Json
 from tunec.targets.llamafactory import user_data
 from tunec.targets.llamafactory.only_here import ONLY_HERE
 from tunec.targets.read_only import means_every_layer, split_names
+from tunec.targets.rows import TRAINING_DATA
 
 _DATA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `DataArguments`"
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py"
@@ -19,14 +20,13 @@ _MIXTURE: Final = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
 
 
 def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The data sets, each cut to `max_samples`, and the share that is split off for evaluation."""
+    """The data sets, each cut to `max_samples`, if a share is split off for evaluation."""
     names, most = user_data.places(found, "dataset"), found.get("max_samples")
     share = found.get("val_size") or None
     is_mixed = found.get("mix_strategy", "concat") == "concat"
-    if not names or not is_mixed or found.get("eval_dataset") or not (most or share):
+    if not names or not is_mixed or found.get("eval_dataset") or not share:
         return {}
-    held = {} if share is None else {"test_split_size": share}
-    return {"datasets": [_cut(each, most) for each in names], **held}
+    return {"datasets": [_cut(each, most) for each in names], "test_split_size": share}
 
 
 def _cut(place: Mapping[str, Json], most: Json) -> Mapping[str, Json]:
@@ -97,11 +97,11 @@ def _projected(name: str) -> Carry:
 CARRIES: Final = (
     *map(_projected, _PROJECTED),
     Carry(
-        ("max_samples", "val_size"),
+        ("val_size",),
         _parts,
-        f"{_DATA}: of each data set, and of all; {_MIXTURE}",
-        beside=("dataset", "mix_strategy", "eval_dataset", "dataset_dir", EXPLAINED),
-        slots=("data.train", "data.more", "data.evaluation"),
+        f"{_DATA}: of all; {_MIXTURE}",
+        beside=("dataset", "max_samples", "mix_strategy", "eval_dataset", "dataset_dir", EXPLAINED),
+        slots=(*TRAINING_DATA, "data.evaluation"),
     ),
     Carry(
         ("use_dft_loss",),
@@ -157,7 +157,7 @@ TAKES: Final = (
         ("datasets",),
         _own_cut,
         f"{_MIXTURE}; {_DATA}: of each data set",
-        slots=("data.train", "data.more"),
+        slots=TRAINING_DATA,
     ),
     Carry(
         ("test_split_size",), _own_share, f"{_MIXTURE}; {_DATA}: of all", slots=("data.evaluation",)

@@ -22,7 +22,15 @@ from tunec.targets.llamafactory.datasets import NAMES, is_explained
 from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.llamafactory.templates import template_names, templates_of
 from tunec.targets.read_only import named_word, observed, split_names
-from tunec.targets.rows import has_images, is_of_pairs, is_supervised, length, row
+from tunec.targets.rows import (
+    TRAINING_DATA,
+    has_images,
+    is_of_pairs,
+    is_supervised,
+    length,
+    row,
+    training_parts,
+)
 
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py `ModelArguments`"
 _DATA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `DataArguments`"
@@ -123,7 +131,9 @@ def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
     names = user_data.paths(found, "dataset") or split_names(found.get("dataset"))
     if not names or is_explained(found) or found.get("mix_strategy", "concat") != "concat":
         return {}
-    return {"data.train": names[0], "data.more": names[1:]}
+    if found.get("max_samples") and found.get("eval_dataset"):
+        return {}  # it cuts what is evaluated on, too
+    return training_parts([user_data.limited(each, found.get("max_samples")) for each in names])
 
 
 def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -142,7 +152,10 @@ def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
         names = split_names(found.get(key))
         if names and not user_data.is_read(found):
             why = f"llamafactory finds {joined(names, 'and')} in its dataset_info.json"
-            yield key, f"{why}: trl takes a file or a data set by the name that it has for all"
+            yield (
+                key,
+                f"{why}: other trainers take a file or a data set by the name that it has for all",
+            )
         elif names:
             yield from ((key, why) for why in user_data.left(found, key))
     is_frozen = found.get("freeze_vision_tower") is not False
@@ -220,20 +233,26 @@ MODEL: Final = (
 _LEAST_PIXELS: Final = 32 * 32
 """The default of `image_min_pixels`: llamafactory 0.9.3 to 0.9.5 hparams/model_args.py."""
 DATA: Final = (
-    observed(
-        ("dataset", "mix_strategy", "dataset_dir", EXPLAINED),
-        ("data.train", "data.more"),
-        _data,
-        f"{_DATA}; data/data_utils.py `merge_dataset`",
-        when=in_no_plan,
+    replace(
+        observed(
+            ("dataset", "max_samples", "mix_strategy", "eval_dataset", "dataset_dir", EXPLAINED),
+            TRAINING_DATA,
+            _data,
+            f"{_DATA}; data/data_utils.py `merge_dataset`; data/loader.py: the first `max_samples`",
+            when=in_no_plan,
+        ),
+        beside=("eval_dataset",),
     ),
-    observed(
-        ("eval_dataset", "val_size", "dataset_dir", EXPLAINED),
-        ("data.evaluation",),
-        _evaluation,
-        _DATA,
-        absent={"data.evaluation": None},
-        when=in_no_plan,
+    replace(
+        observed(
+            ("eval_dataset", "val_size", "dataset", "dataset_dir", EXPLAINED),
+            ("data.evaluation",),
+            _evaluation,
+            _DATA,
+            absent={"data.evaluation": None},
+            when=in_no_plan,
+        ),
+        beside=("dataset", "dataset_dir", EXPLAINED),
     ),
     observed(
         ("dataset", EXPLAINED),

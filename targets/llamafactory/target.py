@@ -293,6 +293,7 @@ TARGET: Final = Target(
     entry=entry,
     resumes="resume_from_checkpoint={}",
     run_by="trl",
+    takes_one_row=lambda plan, dialect: plan.data.packing and dialect[PACKAGE] >= _NEAT[1],
     counting=counting,
     records=records,
     verify="tunec.targets.llamafactory.verify",

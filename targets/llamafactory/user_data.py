@@ -11,7 +11,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.lints.kinds import EXPLAINED as KEY
 from tunec.compiler.target import Json
-from tunec.schemas.data_paths import chosen, data_kind, data_name
+from tunec.schemas.data_paths import chosen, data_kind, data_name, first_of
 from tunec.schemas.terms import DataFormat
 from tunec.targets.read_only import split_names
 
@@ -51,6 +51,18 @@ def paths(found: Mapping[str, Json], key: str) -> tuple[str, ...]:
     ]
     is_whole = bool(names) and len(places) == len(names) and all(places)
     return tuple(filter(None, places)) if is_whole else ()
+
+
+def limited(path: str, most: Json) -> tuple[str, int]:
+    """A data set without a slice of its first samples, and how many of these are taken; 0: all.
+
+    llamafactory 0.9.1 to 0.9.5 data/loader.py `_load_single_dataset`: the first `max_samples`.
+    """
+    said = chosen(path)
+    split, sliced = first_of(said.split)
+    bounds = [each for each in (sliced, most) if isinstance(each, int) and each > 0]
+    whole = data_name(said.path, said.config, split) if sliced else path
+    return whole, min(bounds, default=0)
 
 
 def places(found: Mapping[str, Json], key: str) -> list[Mapping[str, str]]:

@@ -10,7 +10,7 @@ from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.target import TRAINING_ARGS
 from tunec.targets.minicpm_v.versions import RELEASES
-from tunec.targets.rows import has_adapter
+from tunec.targets.rows import has_adapter, unlimited
 from tunec.targets.scripts.file import started, within, without
 
 SCRIPT: Final = "finetune.py"
@@ -45,6 +45,7 @@ _DATA: Final = (
     ),
     derived("llm_type", language_model, f"{FILE} `TrainingArguments`: default minicpm"),
     same("data_path", "data.train", f"{FILE} `DataArguments`"),
+    unlimited(f"{FILE} `make_supervised_data_module`: all of a file is read"),
     same("eval_data_path", "data.evaluation", f"{FILE} `DataArguments`", absent=((ALWAYS, None),)),
     same(
         "model_max_length",

@@ -8,6 +8,7 @@ from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_o
 from tunec.compiler.target import Json
 from tunec.targets.ms_swift import grpo_migration as grpo
 from tunec.targets.read_only import split_names
+from tunec.targets.rows import TRAINING_DATA
 
 _DATA: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/data_args.py `DataArguments`"
 _SYNTAX: Final = "ms-swift 4.0.4 to 4.6.0 dataset/dataset_syntax.py `DatasetSyntax.parse`"
@@ -35,10 +36,10 @@ def _part(name: str) -> dict[str, Json]:
 
 
 def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The data sets, if one is a part of another, or a share of all is split off."""
+    """The data sets, if one has a named hub, or a share of all is split off."""
     names, share = split_names(found.get("dataset")), found.get("split_dataset_ratio") or None
     every = [_part(each) for each in names]
-    is_plain = all([*each.values()] == [name] for name, each in zip(names, every, strict=True))
+    is_plain = not any("::" in name for name in names)
     if not every or found.get("interleave_prob") or (is_plain and not share):
         return {}
     if found.get("val_dataset"):
@@ -46,15 +47,27 @@ def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"datasets": every, **({"test_split_size": share} if share else {})}
 
 
+def _evaluated_parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The same where the steps between two evaluations are given."""
+    parts, every = _parts(found), found.get("eval_steps")
+    is_often = isinstance(every, int) and found.get("eval_strategy") in (None, "steps")
+    if not is_often or "test_split_size" not in parts:
+        return {}
+    return {**parts, "eval_strategy": "steps", "eval_steps": every}
+
+
 def foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     """Names that only ms-swift reads so: their hub, and how samples are drawn."""
     yield from grpo.foreign(found)
     names = split_names(found.get("dataset"))
     cut = [each for each in names if "#" in each]
-    if cut:
+    if cut and found.get("dataset_shuffle") is not False:
         yield (
             "dataset",
-            f"ms-swift draws samples of {', '.join(cut)} at random: trl takes the first",
+            (
+                f"ms-swift draws samples of {', '.join(cut)} at random, and again where there are "
+                "fewer: the first are taken"
+            ),
         )
     hub = [each for each in names if not _is_file(each) and not each.upper().startswith("HF::")]
     if hub and found.get("use_hf") is not True:
@@ -62,7 +75,8 @@ def foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
             "dataset",
             (
                 f"ms-swift finds {', '.join(hub)} at ModelScope unless USE_HF is set, and maps its "
-                "columns: trl takes messages, prompts with completions, or text of Hugging Face's"
+                "columns: other trainers take messages, prompts with completions, or text of "
+                "Hugging Face's"
             ),
         )
 
@@ -148,12 +162,18 @@ CARRIES: Final = (
         f"{_MODEL}; trl 0.8.6 to 1.16.0 trainer/model_config.py",
         slots=("attention.implementation",),
     ),
-    Carry(
-        ("dataset", "split_dataset_ratio"),
-        _parts,
-        f"{_SYNTAX}; {_DATA}; {_MIXTURE}",
-        beside=("val_dataset", "interleave_prob"),
-        slots=("data.train", "data.more", "data.evaluation"),
+    *(
+        Carry(
+            ("dataset", "split_dataset_ratio"),
+            write,
+            f"{_SYNTAX}; {_DATA}; {_MIXTURE}",
+            beside=("val_dataset", "interleave_prob", "eval_steps", "eval_strategy"),
+            slots=(*TRAINING_DATA, "data.evaluation", *more),
+        )
+        for write, more in (
+            (lambda found: {} if _evaluated_parts(found) else _parts(found), ()),
+            (_evaluated_parts, ("schedule.evaluation_steps",)),
+        )
     ),
     _renamed("dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"),
     _renamed("padding_free", f"{_TEMPLATE}; trl trainer/sft_config.py"),
@@ -161,6 +181,36 @@ CARRIES: Final = (
     _renamed("model_revision", f"{_MODEL}; trl trainer/model_config.py"),
     *grpo.CARRIES,
 )
+
+
+def _share(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The share of each data set that is split off; it takes no number of samples."""
+    share = found["test_split_size"]
+    is_share = isinstance(share, float) and 0 < share < 1 and not found.get("datasets")
+    return {"split_dataset_ratio": share} if is_share else {}
+
+
+TAKES: Final = (
+    Carry(
+        ("test_split_size",),
+        _share,
+        f"{_MIXTURE}; {_DATA}",
+        beside=("datasets",),
+        slots=("data.evaluation",),
+    ),
+    Carry(
+        ("loss_type",),
+        lambda found: {"enable_dft_loss": True} if found["loss_type"] == "dft" else {},
+        "trl 0.24.0 to 1.16.0 trainer/sft_config.py; ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py",
+        slots=("objective.loss",),
+    ),
+    Carry(
+        ("dataset_streaming",),
+        lambda found: {"streaming": True} if found["dataset_streaming"] is True else {},
+        f"trl scripts/utils.py `ScriptArguments`; {_DATA}",
+    ),
+)
+"""The other way of `CARRIES`."""
 
 
 def _other(keys: Iterable[str], instead: str, source: str, *same: Any) -> Iterator[Moved]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.ir.plan import Plan, training_data
+from tunec.compiler.ir.plan import Plan, limited_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, in_no_plan, same
 from tunec.schemas.data_paths import chosen
 from tunec.schemas.frozen import replace
@@ -11,7 +11,15 @@ from tunec.targets.ms_swift.models import is_named, type_and_template
 from tunec.targets.ms_swift.packages import RELEASES, by_rlhf
 from tunec.targets.ms_swift.rewards import KIND, REWARDED
 from tunec.targets.read_only import named_word, observed, split_names
-from tunec.targets.rows import has_images, is_of_pairs, is_rewarded, is_supervised, row
+from tunec.targets.rows import (
+    TRAINING_DATA,
+    has_images,
+    is_of_pairs,
+    is_rewarded,
+    is_supervised,
+    row,
+    training_parts,
+)
 
 _MODEL: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/model_args.py `ModelArguments`"
 _DATA: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/data_args.py `DataArguments`"
@@ -163,18 +171,29 @@ MODEL: Final = (
 
 
 def _is_part(name: str) -> bool:
-    """Whether a name has parts without a slot: the hub, several subsets, a number of samples."""
+    """Whether a name has parts without a slot: the hub, or several subsets."""
     hub, _, _ = name.lower().partition("::")
     path = chosen(name).path.replace(":\\", "").replace(":/", "")
     return "#" in name or hub in ("hf", "ms") or ":" in path
 
 
+def limited_name(name: str) -> tuple[str, int]:
+    """A name without its number of samples, and that number; 0: it has none."""
+    path, _, most = name.rpartition("#")
+    return (path, int(most)) if path and most.isdecimal() else (name, 0)
+
+
 def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """The data sets by path or name, unless they are mixed by shares."""
-    names = _listed(found.get("dataset"))
-    if not names or any(_is_part(each) for each in names) or found.get("interleave_prob"):
+    seen = [limited_name(each) for each in _listed(found.get("dataset"))]
+    if not seen or any(_is_part(each) for each, _ in seen) or found.get("interleave_prob"):
         return {}
-    return {"data.train": names[0], "data.more": names[1:]}
+    return training_parts(seen)
+
+
+def _written_data(plan: Plan) -> Mapping[str, Json]:
+    named = [f"{path}#{most}" if most else path for path, most in limited_data(plan)]
+    return {"dataset": named}
 
 
 def _listed(value: Json) -> tuple[str, ...]:
@@ -231,10 +250,16 @@ def _length() -> tuple[Entry, Entry]:
 DATA: Final = (
     row(
         ("dataset", "interleave_prob"),
-        ("data.train", "data.more"),
-        lambda plan: {"dataset": list(training_data(plan))},
+        TRAINING_DATA,
+        _written_data,
         _data,
-        f"{_DATA}; dataset/loader.py `load_dataset`",
+        f"{_DATA}; dataset/loader.py `load_dataset`; dataset_syntax.py `DatasetSyntax.parse`",
+    ),
+    derived(
+        "dataset_shuffle",
+        lambda plan: False if any(plan.data.limits) else None,
+        "ms-swift 4.0.4 to 4.6.0 dataset/utils.py `sample_dataset`: else so many are drawn at "
+        "random; `train_dataloader_shuffle` still shuffles what is trained on",
     ),
     row(
         ("val_dataset", "split_dataset_ratio"),

@@ -55,6 +55,12 @@ def _is_taken_apart(plan: Plan) -> bool:
     return any("#" in each or ":" in chosen(each).path for each in names)
 
 
+def _has_fewer(plan: Plan) -> bool:
+    """Whether data sets have fewer samples than are taken of each."""
+    limits, samples = plan.data.limits, plan.data.samples
+    return bool(limits) and all(limits) and samples is not None and samples < sum(limits)
+
+
 def _is_of_another_split(plan: Plan) -> bool:
     """Whether another split than `train` is needed, evaluation data included."""
     trained, evaluation = training_data(plan), plan.data.evaluation
@@ -118,6 +124,13 @@ REFUSALS: Final = (
         _is_taken_apart,
         "ms-swift 4.0.4 to 4.6.0 dataset `DatasetSyntax.parse`",
         "rename the data",
+    ),
+    Refusal(
+        ("data.limits", "data.samples"),
+        "it repeats the samples of a data set that has fewer than are taken of it",
+        _has_fewer,
+        "ms-swift 4.0.4 to 4.6.0 dataset/utils.py `sample_dataset`: n_repeat_sample",
+        "leave `samples` of the parts out",
     ),
     Refusal(
         ("data.train", "data.evaluation"),

@@ -25,7 +25,7 @@ from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.ms_swift.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.ms_swift.arithmetic import CHECKPOINTING, PRECISION
-from tunec.targets.ms_swift.migration import CARRIES, LEAVES, foreign
+from tunec.targets.ms_swift.migration import CARRIES, LEAVES, TAKES, foreign
 from tunec.targets.ms_swift.model import DATA, MODEL, OBJECTIVE
 from tunec.targets.ms_swift.models import imports
 from tunec.targets.ms_swift.packages import (
@@ -134,6 +134,7 @@ CONFIG: Final = File(
     phrases=(EVERY_LAYER,),
     foreign=foreign,
     carries=CARRIES,
+    takes=TAKES,
     leaves=LEAVES,
     names=("deepspeed",),
 )

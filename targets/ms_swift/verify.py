@@ -28,6 +28,7 @@ from tunec.targets.huggingface.verify import (
     run_of,
     settled,
 )
+from tunec.targets.ms_swift.model import limited_name
 from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, by_rlhf
 
 SCRIPT: Final = "tunec.targets.ms_swift.consumer"
@@ -112,9 +113,11 @@ def _data(case: Case, sets: Mapping[str, Any]) -> Iterator[Fact]:
     for key, slot in (("dataset", "data.train"), ("val_dataset", "data.evaluation")):
         names: Any = _written(case).get(key) or ()
         for name, read in zip(names, sets[key], strict=True):
-            parts, said = [read["dataset"], read["subsets"], read["dataset_sample"]], chosen(name)
+            parts = [read["dataset"], read["subsets"], read["dataset_sample"]]
+            path, most = limited_name(name)
+            said = chosen(path)
             subsets = [said.config] if said.config else []
-            yield Fact(slot, f"{key}.{name}", [said.path, subsets, None], parts)
+            yield Fact(slot, f"{key}.{name}", [said.path, subsets, most or None], parts)
 
 
 PROGRAMS: Final = (

@@ -8,6 +8,7 @@ from tunec.compiler.consumers.moved_keys import Moved, always, gone, one_of, onl
 from tunec.compiler.target import Json
 from tunec.targets.musubi_tuner.packages import SOURCE
 from tunec.targets.read_only import observed
+from tunec.targets.rows import TRAINING_DATA, training_parts
 from tunec.targets.scripts.flag_rows import Found, Values
 
 SETS: Final = tuple(f"datasets.[{number}]" for number in range(16))
@@ -68,7 +69,7 @@ def _train(found: Found) -> Values:
     )
     if not seen:
         return {}
-    return {"data.train": seen[0], "data.more": seen[1:], "data.evaluation": None}
+    return {**training_parts([(each, 0) for each in seen]), "data.evaluation": None}
 
 
 ROWS: Final = (
@@ -81,7 +82,7 @@ ROWS: Final = (
     ),
     observed(
         (*_everywhere("num_repeats"), *_IMAGES),
-        ("data.train", "data.more", "data.evaluation"),
+        (*TRAINING_DATA, "data.evaluation"),
         _train,
         f"{SOURCE} dataset/image_video_dataset.py `ImageDataset`: num_repeats of each picture",
     ),

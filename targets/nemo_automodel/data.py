@@ -5,9 +5,16 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, same
-from tunec.schemas.data_paths import chosen, data_name, is_local, usual_split
+from tunec.schemas.data_paths import (
+    chosen,
+    data_name,
+    first_of,
+    is_local,
+    usual_split,
+    with_first,
+)
 from tunec.targets.nemo_automodel.packages import SOURCE
-from tunec.targets.rows import evaluates, row
+from tunec.targets.rows import TRAINING_DATA, evaluates, row, training_parts
 
 _SETS: Final = f"{SOURCE} components/datasets/llm"
 _CHATS: Final = "nemo_automodel.components.datasets.llm.chat_dataset.ChatDataset"
@@ -30,15 +37,20 @@ def _keys(section: str) -> tuple[str, ...]:
     return tuple(f"{section}.{key}" for key in (*_IDS, _SPLIT, _CONFIG))
 
 
-def _write(section: str, names: tuple[str, ...], split: str | None) -> Mapping[str, Json]:
-    """Files in a list, or one data set of the hub with its part."""
+def _write(
+    section: str, names: tuple[str, ...], split: str | None, most: int = 0
+) -> Mapping[str, Json]:
+    """Files in a list, or one data set of the hub with its part, or the first samples of it."""
     at = f"{section}.{_PATH}"
     if all(map(is_local, names)):
         return {at: names[0] if len(names) == 1 else [*names]}
     if len(names) > 1:
         return {}  # which is refused
     told = chosen(names[0])
-    part = {f"{section}.{_SPLIT}": told.split or split, f"{section}.{_CONFIG}": told.config}
+    part = {
+        f"{section}.{_SPLIT}": with_first(told.split or split, most),
+        f"{section}.{_CONFIG}": told.config,
+    }
     return {at: told.path, **{key: value for key, value in part.items() if value is not None}}
 
 
@@ -46,16 +58,23 @@ def _named(section: str, found: Mapping[str, Json], usual: str = "train") -> tup
     path = next(filter(None, (found.get(f"{section}.{key}") for key in _IDS)), None)
     if isinstance(path, list):
         return tuple(str(each).removeprefix(_HERE) for each in path)
-    if not isinstance(path, str) or "[" in str(found.get(f"{section}.{_SPLIT}", "")):
-        return ()  # a slice of a part is no slot's value
     config, split = (found.get(f"{section}.{key}") for key in (_CONFIG, _SPLIT))
+    if section == _TRAIN and isinstance(path, str) and not is_local(path):
+        split, _ = first_of(split)
+    if not isinstance(path, str) or "[" in str(split or ""):
+        return ()  # a slice of a part is no slot's value
     local = path.removeprefix(_HERE)
     return (local if is_local(path) else data_name(path, config, split, usual),)
 
 
 def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    names = _named(_TRAIN, found)
-    return {"data.train": names[0], "data.more": names[1:]} if names else {}
+    names, (_, most) = _named(_TRAIN, found), first_of(found.get(f"{_TRAIN}.{_SPLIT}"))
+    return training_parts([(each, most) for each in names]) if names else {}
+
+
+def _write_train(plan: Plan) -> Mapping[str, Json]:
+    most = plan.data.limits[0] if plan.data.limits else 0
+    return _write(_TRAIN, training_data(plan), "train", most)
 
 
 def _write_held_out(plan: Plan) -> Mapping[str, Json]:
@@ -140,10 +159,11 @@ DATA: Final[tuple[Entry, ...]] = (
     ),
     row(
         _keys(_TRAIN),
-        ("data.train", "data.more"),
-        lambda plan: _write(_TRAIN, training_data(plan), "train"),
+        TRAINING_DATA,
+        _write_train,
         _read_train,
-        f"{_SETS}/chat_dataset.py `_load_openai_messages`: files one behind the other",
+        f"{_SETS}/chat_dataset.py `_load_openai_messages`: files one behind the other; "
+        "`_parse_split_slice`: the first samples of a data set of the hub",
     ),
     row(
         (f"{_HELD_OUT}._target_", *_keys(_HELD_OUT), *_keys(_TRAIN)),

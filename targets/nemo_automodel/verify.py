@@ -18,6 +18,7 @@ from tunec.compiler.verify.contract import (
     flat,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.data_paths import first_of
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.verify import SECONDS
 from tunec.targets.nemo_automodel.packages import NAME, RELEASES
@@ -88,6 +89,8 @@ def _data(plan: Plan, sets: list[Mapping[str, Any]]) -> Told:
         yield "data.format", "dataset._target_", kind, each["kind"]
         yield "data.sequence", "dataset.seq_length", plan.data.sequence, each["seq_length"]
         yield "batch.micro", "step_scheduler.local_batch_size", plan.batch.micro, each["batch"]
+    for most in plan.data.limits:
+        yield "data.limits", "dataset.split", most, first_of(sets[0].get("split"))[1]
     held = plan.data.evaluation is not None
     yield "data.evaluation", "validation_dataset._target_", 1 + held, len(sets)
 

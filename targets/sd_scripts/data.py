@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tunec.compiler.target import Json
 from tunec.targets.read_only import observed
+from tunec.targets.rows import TRAINING_DATA, training_parts
 from tunec.targets.scripts.flag_rows import sides
 from tunec.targets.sd_scripts.packages import SOURCE
 
@@ -53,7 +54,7 @@ def _train(found: Found) -> Mapping[str, Any]:
             [found[f"{at}.image_dir"]] * n for at, n in zip(there, times, strict=True)
         )
     ]
-    return {"data.train": seen[0], "data.more": tuple(seen[1:]), "data.evaluation": None}
+    return {**training_parts([(each, 0) for each in seen]), "data.evaluation": None}
 
 
 def _repeats(found: Found) -> Any:
@@ -82,7 +83,7 @@ ROWS: Final = (
     ),
     observed(
         _OF_TRAINING,
-        ("data.train", "data.more", "data.evaluation"),
+        (*TRAINING_DATA, "data.evaluation"),
         _train,
         f"{SOURCE} library/train_util.py `DreamBoothDataset`: num_repeats of each picture",
     ),

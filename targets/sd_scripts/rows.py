@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.target import fixed, named
 from tunec.targets.read_only import as_it_is, observed
+from tunec.targets.rows import TRAINING_DATA, training_parts
 from tunec.targets.scripts.flag_rows import (
     ADAPTER,
     OPTIMIZER_SLOTS,
@@ -153,7 +154,7 @@ def _resolution(found: Found) -> Values:
 def _folder(found: Found) -> Values:
     if found.get("dataset_config") or not found.get("train_data_dir"):
         return {}
-    return {"data.train": found["train_data_dir"], "data.more": (), "data.evaluation": None}
+    return {**training_parts([(found["train_data_dir"], 0)]), "data.evaluation": None}
 
 
 _DATASET: Final = f"{SOURCE} library/config_util.py `BlueprintGenerator.generate`"
@@ -176,7 +177,7 @@ DATA: Final = (
     ),
     observed(
         ("train_data_dir", "dataset_config"),
-        ("data.train", "data.more", "data.evaluation"),
+        (*TRAINING_DATA, "data.evaluation"),
         _folder,
         f"{SOURCE} library/config_util.py `generate_dreambooth_subsets_config_by_subdirs`",
     ),

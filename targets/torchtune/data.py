@@ -6,6 +6,7 @@ from typing import Any, Final
 from tunec.compiler.consumers.moved_keys import Carry
 from tunec.compiler.target import Json
 from tunec.targets.read_only import as_it_is, observed
+from tunec.targets.rows import TRAINING_DATA, loaded_parts
 from tunec.targets.torchtune.packages import SOURCE
 
 Found = Mapping[str, Json]
@@ -48,10 +49,9 @@ def path_of(part: Mapping[str, Json]) -> str | None:
 
 
 def _train(found: Found) -> Values:
-    paths = [path_of(each) for each in parts(found)]
-    if not paths or None in paths:
-        return {}
-    return {"data.train": paths[0], "data.more": tuple(paths[1:])}
+    named = [(path_of(each), None, each.get("split")) for each in parts(found)]
+    known = [(path, config, split) for path, config, split in named if path is not None]
+    return loaded_parts(known) if len(known) == len(named) else {}
 
 
 def _evaluated(found: Found) -> Values:
@@ -78,7 +78,7 @@ def forms(found: Found) -> Iterator[tuple[str, str]]:
         kind = str(each.get("_component_", "")).rpartition(".")[2]
         told = ", ".join(f"{key} {value}" for key, value in each.items() if key not in _TAKEN)
         made = f"{kind} makes samples of {path_of(each)} by a template of its own"
-        yield at, f"{made}{f' ({told})' if told else ''}: trl takes {_COLUMNS}"
+        yield at, f"{made}{f' ({told})' if told else ''}: other trainers take {_COLUMNS}"
 
 
 def _split(part: Mapping[str, Json]) -> dict[str, Json]:
@@ -108,7 +108,7 @@ def _compiled(found: Found) -> Values:
 _OF_SETS: Final = ("dataset", *(f"dataset.{key}" for key in (*_TAKEN, "train_on_input")))
 _OF_EVALUATION: Final = tuple(f"dataset_val.{key}" for key in _TAKEN)
 DATA: Final = (
-    observed(_OF_SETS, ("data.train", "data.more"), _train, _BUILDERS),
+    observed(_OF_SETS, TRAINING_DATA, _train, _BUILDERS),
     observed(_OF_SETS, ("data.packing",), _packed, _BUILDERS),
     observed(
         ("run_val_every_n_steps", *_OF_EVALUATION, *_OF_SETS),
@@ -129,7 +129,7 @@ CARRIES: Final = (
         _splits,
         f"{_BUILDERS}: `load_dataset`; trl 0.22.0 to 1.16.0 scripts/utils.py "
         "`DatasetMixtureConfig`",
-        slots=("data.train", "data.more"),
+        slots=TRAINING_DATA,
     ),
     Carry(
         ("tokenizer.max_seq_len",),

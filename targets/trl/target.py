@@ -18,8 +18,9 @@ from tunec.compiler.target import (
 from tunec.schemas.data_paths import FORMATS, Record
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
+from tunec.targets.huggingface.card_file import card_of
 from tunec.targets.huggingface.counting import counting
-from tunec.targets.huggingface.datasets import CANNOT_LOAD, card_of
+from tunec.targets.huggingface.datasets import CANNOT_LOAD
 from tunec.targets.huggingface.methods import Method, method_of
 from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
 from tunec.targets.huggingface.sft import SFT

@@ -7,7 +7,7 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Json, fixed, same
 from tunec.schemas.data_paths import is_local
 from tunec.schemas.frozen import replace
-from tunec.targets.rows import has_images, has_text_alone, length, row
+from tunec.targets.rows import has_images, has_text_alone, length, row, unlimited
 from tunec.targets.unsloth.row import CONFIG, TRAINER
 
 _DATA: Final = f"{CONFIG} `DataConfig`"
@@ -44,6 +44,7 @@ DATA: Final = (
         _read_data,
         f"{_DATA}; {TRAINER} `load_and_format_dataset`",
     ),
+    unlimited(f"{TRAINER} `load_and_format_dataset`: the command gives no slice"),
     fixed(
         "data.evaluation",
         None,

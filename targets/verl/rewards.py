@@ -7,7 +7,7 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, same
 from tunec.targets.rows import row
 from tunec.targets.verl.packages import SOURCE
-from tunec.targets.verl.training import lasting, logging, read_evaluation, read_files
+from tunec.targets.verl.training import lasting, limits, logging, read_evaluation, read_files
 
 ACTOR: Final = "actor_rollout_ref.actor"
 REFERENCE: Final = "actor_rollout_ref.ref"
@@ -42,6 +42,7 @@ def _read_held_out(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 _PROMPT_DATA: Final = (
+    limits(_PROMPTS),
     row(
         ("data.train_files",),
         ("data.train", "data.more"),

@@ -27,7 +27,26 @@ def _held_out(plan: Plan) -> Mapping[str, Json]:
     return {"data.val_files": plan.data.evaluation}
 
 
+def _limits(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """No limit; so many that are drawn at random while it shuffles are no slot's value."""
+    most = found["data.train_max_samples"]
+    return {"data.limits": ()} if most is None or most < 1 else {}
+
+
+def limits(source: str) -> Entry:
+    """The row of the most samples, which are of all files together."""
+    return row(
+        ("data.train_max_samples",),
+        ("data.limits",),
+        lambda _: {},
+        _limits,
+        f"{source}: drawn at random where `data.shuffle` is on",
+        absent={"data.limits": ()},
+    )
+
+
 DATA: Final = (
+    limits(_SAMPLES),
     row(
         ("data.train_files",),
         ("data.train", "data.more"),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, in_no_plan, named, same
 from tunec.targets.read_only import observed
-from tunec.targets.rows import is_quantised, rises_over_a_share
+from tunec.targets.rows import is_quantised, rises_over_a_share, unlimited
 from tunec.targets.scripts.file import started
 
 SCRIPT: Final = "finetune_visualglm.py"
@@ -57,6 +57,7 @@ _DATA: Final = (
         _read_parts,
         f"{_ARGUMENTS} `add_data_args`; data_utils/configure_data.py `ConcatDataset`",
     ),
+    unlimited(f"{_ARGUMENTS} `add_data_args`: all of each is read"),
     same(
         "valid-data", "data.evaluation", f"{_ARGUMENTS} `add_data_args`", absent=((ALWAYS, None),)
     ),

@@ -237,6 +237,19 @@ def test_lengths_of_a_spec_are_measured_kept_and_used(tunec, trained, folder):
     assert "lengths-stale" in tunec("plan", spec, "--set", "data.lengths=lengths.json").err
 
 
+def test_only_the_first_samples_that_a_spec_takes_are_measured(tunec, trained, folder):
+    spec = trained / "spec.yaml"
+    text = spec.read_text("utf-8").replace(
+        "train: train.jsonl", "train: {path: train.jsonl, samples: 5}"
+    )
+    spec.write_text(text, "utf-8")
+    told = tunec("data", "--spec", spec, "--tokenizer", folder, "--format", "json")
+    assert told.code == 0, told.err
+    found = json.loads(told.out)
+    assert [each["line"] for each in found["unlearned"]] == [3]
+    assert (found["samples"], found["steps"]) == (5, 2)
+
+
 def test_a_tokenizer_that_is_not_here_is_told_with_what_fetches_it(tunec, trained, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(trained))
     told = tunec("data", trained / "train.jsonl", "--model", "llama-3.2-1b")

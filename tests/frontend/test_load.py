@@ -198,7 +198,7 @@ def value_of(kind):
     if get_origin(kind) is Literal:
         return get_args(kind)[-1]
     if get_origin(kind) is tuple:
-        return ["x"] if get_args(kind)[0] is str else [["A", "b"]]
+        return {str: ["x"], int: [1]}.get(get_args(kind)[0], [["A", "b"]])
     return {int: 1, float: 0.5, bool: True, str: "x", type(None): None}[kind]
 
 

@@ -182,9 +182,7 @@ def test_a_part_of_a_file_is_one_of_a_file_there_too() -> None:
     }
     text = yaml.safe_dump({**run, "bf16": True, "dtype": "bfloat16", "output_dir": "out"})
     found = yaml.safe_load(said(translated(text, "sft.yaml", "axolotl"), "axolotl.yaml"))
-    assert found["datasets"] == [
-        {"path": "a.jsonl", "ds_type": "json", "split": "train[:9]", "type": "chat_template"}
-    ]
+    assert found["datasets"] == [{"path": "a.jsonl", "split": "train[:9]", "type": "chat_template"}]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +255,7 @@ def test_parts_of_ms_swift_s_data_sets_are_told() -> None:
     assert (held["test_split_size"], held["dataset_num_proc"]) == (0.01, 4)
     notes = " ".join(note for each in found.diagnostics for note in each.notes)
     for told in (
-        "at random: trl takes the first",
+        "at random, and again where there are fewer: the first are taken",
         "ModelScope",
         "system messages",
         "keeps its own",

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed
+from tunec.targets.rows import unlimited
 
 FACTORY: Final = "simpletuner 3.1.6 and 4.10.1, helpers/data_backend/factory.py init_backend_config"
 REPEATS: Final = (
@@ -145,6 +146,7 @@ def _seen(trained: Sequence[Mapping[str, Json]]) -> Iterator[str]:
 
 
 DATA: Final = (
+    unlimited(f"{FACTORY}: `max_num_samples` shuffles before it takes them"),
     Entry(
         _keys(_TRAIN),
         ("data.train", "data.image_width", "data.image_height"),

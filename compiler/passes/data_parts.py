@@ -1,0 +1,69 @@
+"""The parts of the training data: their names, how much of each is taken, their samples."""
+
+from collections.abc import Mapping
+from posixpath import normpath
+
+from tunec.compiler.passes.contract import Scribe, as_given, spec
+from tunec.schemas.data_paths import Chosen, chosen, data_kind, first_of
+from tunec.schemas.mixture import Part, parts
+
+
+def say_parts(scribe: Scribe) -> tuple[int, ...]:
+    """List each part of the data as often as an epoch sees it, and return their limits."""
+    train = scribe.facts.spec.data.train
+    seen = [_part(each) for each in parts(train) for _ in range(each.times)]
+    first, *more = (name for name, _ in seen)
+    scribe.say("data.train", first, "passed to the trainer unchanged", spec("data.train"))
+    often = "each as often as an epoch sees it" if more else "data.train names all of the data"
+    scribe.say("data.more", tuple(more), often, spec("data.train"))
+    limits = tuple(most for _, most in seen)
+    why = "the first samples of each, as the spec has it" if any(limits) else "none is given"
+    said = scribe.say("data.limits", limits if any(limits) else (), why, spec("data.train"))
+    return said or (0,)
+
+
+def _part(part: Part) -> tuple[str, int]:
+    """A part without its slice of first samples, and their number; 0 is all of them."""
+    said = chosen(part.name)
+    split, sliced = first_of(said.split)
+    name = str(Chosen(said.path, said.config, split)) if sliced else part.name
+    given = part.samples or sliced
+    return plain_name(name), min(given, sliced or given)
+
+
+def plain_name(path: str, split: str = "train") -> str:
+    """A file's path without `./` and detours, or a data set's name without its default split.
+
+    No consumer gives these back when its files are read.
+    """
+    said = chosen(path)
+    if said.split == split:
+        path = str(Chosen(said.path, said.config))
+    return normpath(path) if data_kind(path) == "file" else path
+
+
+def say_samples(scribe: Scribe, limits: tuple[int, ...]) -> None:
+    """Decide how many samples an epoch has; where each part is limited, that is their sum."""
+    given, lengths = scribe.facts.spec.data.samples, scribe.facts.lengths
+    most = sum(limits) if all(limits) else 0
+    measured = None if lengths is None else lengths.samples
+    _beyond_limits(scribe, most, {"data.samples": given, "data.lengths": measured})
+    if given is None and measured is not None:
+        scribe.say("data.samples", measured, "the number of lengths given", spec("data.lengths"))
+    elif given is None and most:
+        scribe.say("data.samples", most, "the first of each part", spec("data.train"))
+    else:
+        why = as_given(scribe.facts.spec.data, "samples", "not given")
+        scribe.say("data.samples", given, why, spec("data.samples"))
+
+
+def _beyond_limits(scribe: Scribe, most: int, counts: Mapping[str, int | None]) -> None:
+    """Refuse a number of samples above the most that the parts give."""
+    for at, count in counts.items():
+        if most and count is not None and count > most:
+            scribe.error(
+                "E0307",
+                f"{at} has {count:,} samples, but the parts of data.train give {most:,} at most",
+                at,
+                help=f"remove {at}, or raise `samples` of the parts",
+            )
