@@ -323,7 +323,8 @@ def _is_of_a_copy(run: LintContext, kind: str, *, is_of_words: bool) -> bool:
     """
     if kind == "llamafactory" and (run.own.packs(_OF_OLD) or run.own.shows(_IMPORTS_OLD)):
         return True
-    return is_of_words and any(map(run.own.packs, _COPIES.get(kind, ())))
+    copies = filter(run.own.packs, _COPIES.get(kind, ()))
+    return is_of_words and any(not run.own.is_release_of(each) for each in copies)
 
 
 def _is_of_own_program(run: LintContext, found: Diagnostic, flags: Document) -> bool:

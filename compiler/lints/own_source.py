@@ -207,6 +207,15 @@ class OwnSource(Struct, frozen=True, dict=True):
         end = f"/{package}/__init__.py"
         return any(each.endswith(end) and "/tests/" not in each for each in self._files)
 
+    def is_release_of(self, package: str) -> bool:
+        """Whether it is an unpacked source distribution of a package: the release, not a copy."""
+        for root in self.roots:
+            with suppress(Unreadable):
+                text = read_bytes(root / "PKG-INFO").decode("utf-8", "replace")
+                if f"\nName: {package}\n" in text:
+                    return True
+        return False
+
     @cached_property
     def readme(self) -> str:
         """The text of the README at the top of each project."""

@@ -48,7 +48,7 @@ def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _evaluated_parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The same where the steps between two evaluations are given."""
+    """The data sets with the steps between two evaluations, where those are given."""
     parts, every = _parts(found), found.get("eval_steps")
     is_often = isinstance(every, int) and found.get("eval_strategy") in (None, "steps")
     if not is_often or "test_split_size" not in parts:

@@ -180,28 +180,31 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     data = draft.groups.get("data")
     if data is None:
         return {}
-    usual = {**_OF_IMAGES, **_parts(spec, draft)} if data.images else _OF_TEXT
+    usual = {**(_OF_IMAGES if data.images else _OF_TEXT), **_layers(spec, draft)}
     is_open = spec.train.steps is None and (spec.data.packing or spec.data.samples is None)
     if is_open and spec.data.lengths is None and "warmup" not in spec.train.model_fields_set:
         return {**usual, "schedule.warmup_steps": _WARMUP}
     return usual
 
 
-def _parts(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """The layers that it adapts in models with images, if a family's default has others.
-
-    transformers 5.5.0 to 5.23.0 models/gemma4/modeling_gemma4.py `Gemma4TextDecoderLayer`:
-    per_layer_input_gate and per_layer_projection stand beside attention and feed-forward.
-    """
+def _layers(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """The layers that it adapts in models that see, where tunec's own choice cannot be said."""
     lora = spec.method.lora or spec.method.qlora
-    model = draft.groups.get("model")
-    if lora is None or model is None or model.family not in _OTHER_LAYERS:
+    model, data = draft.groups.get("model"), draft.groups.get("data")
+    if lora is None or model is None or data is None:
         return {}
     is_open = lora.targets == "all-linear" and not lora.vision
-    return {"adapter.targets": LAYERS} if is_open else {}
+    others = _OTHER_LAYERS if data.images else _SAME_NAMES
+    return {"adapter.targets": LAYERS} if is_open and model.family in others else {}
 
 
 _OTHER_LAYERS: Final = ("gemma4",)
+"""Families with layers that it leaves out beside images: transformers 5.5.0 to 5.23.0
+models/gemma4/modeling_gemma4.py `Gemma4TextDecoderLayer` has per_layer_input_gate and
+per_layer_projection beside attention and feed-forward."""
+_SAME_NAMES: Final = ("gemma3", "llama4")
+"""Families whose tower has linear layers of the same names. Beside text alone it takes names, which
+reach both, and no expression that leaves the tower out."""
 _refusals: Final = refusing(PACKAGE, REFUSALS)
 
 

@@ -95,6 +95,7 @@ POWERLM_3B = {
 _DATA = Data(
     train="train.jsonl",
     more=(),
+    limits=(),
     references=(),
     evaluation=None,
     format=None,

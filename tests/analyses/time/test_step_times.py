@@ -43,7 +43,7 @@ BOTH: Final[dict[str, tuple[float, float]]] = {
     "up to 1,024 tokens": (0.10, 0.57),
     "second search": (0.17, 1.62),
 }
-"""The same of all judging runs."""
+"""Bounds of all judging runs, by class: the median and 95 % of errors."""
 REACHED: Final = {1: FIRST, 2: BOTH}
 RANKED: Final = {1: (400, 0.92), 2: (500, 0.90)}
 """By searches: the least number of pairs, and the least share that is ranked as measured."""
