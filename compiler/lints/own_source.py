@@ -209,12 +209,16 @@ class OwnSource(Struct, frozen=True, dict=True):
 
     def is_release_of(self, package: str) -> bool:
         """Whether it is an unpacked source distribution of a package: the release, not a copy."""
+        return f"Name: {package}" in self._distributed
+
+    @cached_property
+    def _distributed(self) -> frozenset[str]:
+        """The lines of PKG-INFO at the top of each project, which source distributions have."""
+        found = set[str]()
         for root in self.roots:
             with suppress(Unreadable):
-                text = read_bytes(root / "PKG-INFO").decode("utf-8", "replace")
-                if f"\nName: {package}\n" in text:
-                    return True
-        return False
+                found |= {*read_bytes(root / "PKG-INFO").decode("utf-8", "replace").splitlines()}
+        return frozenset(found)
 
     @cached_property
     def readme(self) -> str:

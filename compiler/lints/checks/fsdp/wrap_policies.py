@@ -108,7 +108,7 @@ def fsdp_two_wrap_policies(run: LintContext) -> Iterator[Finding]:
                 severity=None if is_old else "warning",
             )
         elif each.who == "accelerate" and policy is not None:
-            by_class = str(policy.value).upper() == "TRANSFORMER_BASED_WRAP"
+            by_class = _is_by_class(policy)
             unread = size if by_class else layer
             yield Finding(
                 f"{unread.path.rpartition('.')[2]} is not read with {policy.value}",
@@ -204,7 +204,7 @@ def fsdp_wrap_class_of_another_model(run: LintContext) -> Iterator[Finding]:
     for each in asked(run):
         place = each.get("transformer_layer_cls_to_wrap")
         policy = each.get("auto_wrap_policy")
-        if place is None or (policy and str(policy.value).upper() != "TRANSFORMER_BASED_WRAP"):
+        if place is None or (policy and not _is_by_class(policy)):
             continue
         for name in _names(place.value):
             meant = own[0] if own else _SPELT.get(name.casefold(), name)
@@ -343,7 +343,7 @@ def embedding_in_two_fsdp_units(run: LintContext) -> Iterator[Finding]:
 def _units(each: FsdpSettings) -> tuple[str, ...] | None:
     """The classes that the file wraps; None: those that the model names."""
     named, policy = each.get(_CLASSES), each.get(_POLICY)
-    if policy is not None and str(policy.value).upper() != "TRANSFORMER_BASED_WRAP":
+    if policy is not None and not _is_by_class(policy):
         return ()
     if named is None:
         return None
@@ -370,7 +370,7 @@ def fsdp_layer_classes_absent(run: LintContext) -> Iterator[Finding]:
     if holds is False:
         return
     for each in asked(run):
-        if each.get(_CLASSES) is None and _by_class(each):
+        if each.get(_CLASSES) is None and _wraps_layers(each):
             classes = ",".join(model.architecture.layer_classes)
             yield Finding(
                 f"the list of {model.path} names layer classes that the model does not have",
@@ -384,9 +384,14 @@ def fsdp_layer_classes_absent(run: LintContext) -> Iterator[Finding]:
             )
 
 
-def _by_class(each: FsdpSettings) -> bool:
+def _wraps_layers(each: FsdpSettings) -> bool:
     """Whether a file asks for units by class."""
     policy = each.get(_POLICY)
     if policy is not None:
-        return str(policy.value).upper() == "TRANSFORMER_BASED_WRAP"
+        return _is_by_class(policy)
     return each.who == "trainer" and "auto_wrap" in words(each.on)
+
+
+def _is_by_class(policy: Place) -> bool:
+    """Whether a policy forms units by class; its name is read in any case."""
+    return str(policy.value).upper() == "TRANSFORMER_BASED_WRAP"
