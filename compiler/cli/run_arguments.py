@@ -46,10 +46,6 @@ def add_calibrate(commands: "Subparsers") -> None:
     format_option(parser)
 
 
-if TYPE_CHECKING:
-    from tunec.compiler.cli.options import Subparsers
-
-
 def add_choose(commands: "Subparsers") -> None:
     """`tunec choose`."""
     parser = new_command(
@@ -108,10 +104,6 @@ def add_choose(commands: "Subparsers") -> None:
     format_option(parser)
 
 
-if TYPE_CHECKING:
-    from tunec.compiler.cli.options import Subparsers
-
-
 def add_data(commands: "Subparsers") -> None:
     """`tunec data`."""
     parser = new_command(
@@ -158,10 +150,6 @@ def add_data(commands: "Subparsers") -> None:
     )
     intent_options(parser)
     format_option(parser)
-
-
-if TYPE_CHECKING:
-    from tunec.compiler.cli.options import Subparsers
 
 
 def add_resume(commands: "Subparsers") -> None:
