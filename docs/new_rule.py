@@ -234,8 +234,12 @@ def _neighbour(asked: argparse.Namespace, folder: Path) -> Path | None:
     texts = {file: file.read_text("utf-8") for file in sorted(folder.glob("*.py"))}
     roomy = {file: text for file, text in texts.items() if text.count("\n") <= _MOST_LINES}
     ranked = (each for each in _ranked(asked.name, _reads(asked.when)) if each.score > 0)
-    homes = (file for each in ranked for file in roomy if f'"{each.name}",' in roomy[file])
+    homes = (file for each in ranked for file in roomy if _holds(roomy[file], each.name))
     return next(homes, None)
+
+
+def _holds(text: str, name: str) -> bool:
+    return f'"{name}",' in text or f"def {name.replace('-', '_')}(" in text
 
 
 def _with_import(text: str) -> str:

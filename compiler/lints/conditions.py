@@ -193,7 +193,7 @@ def _releases(since: str) -> str:
     return f"checked by {since.replace('>=', ' ')} and later"
 
 
-def refused_pair(run: LintContext, document: Document, pair: Pair) -> Iterator[Finding]:
+def check_pair(run: LintContext, document: Document, pair: Pair) -> Iterator[Finding]:
     """The finding if both conditions of a pair hold."""
     at, beside = where(document, pair.condition), where(document, pair.other)
     if at is not None and beside is not None and is_checked(run, pair.since):
@@ -233,7 +233,7 @@ def lacking(run: LintContext, document: Document, need: Need) -> tuple[Place, Pl
     return at, next((each for each in written if each is not None and each != at), None)
 
 
-def refused_alone(run: LintContext, document: Document, need: Need) -> Iterator[Finding]:
+def check_need(run: LintContext, document: Document, need: Need) -> Iterator[Finding]:
     """The finding if a need is not met."""
     found = lacking(run, document, need)
     if found is None:

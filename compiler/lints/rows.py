@@ -19,7 +19,7 @@ from tunec.compiler.lints.conditions import Condition, is_checked, notes, parse,
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.effective import OLDER_NAMES
-from tunec.compiler.lints.rule import Consequence, Finding, Rule, rule
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.schemas.frozen import replace
 
 SLOT: Final = "slot"
@@ -129,9 +129,8 @@ def rows(
     rows: tuple[Row, ...],
 ) -> Rule:
     """Make a rule of rows; the other arguments are the fields of `Rule`."""
-    reads = reads_of(rows)
-    made = rule(name, severity, consequence, consumers=consumers, reads=reads)
-    return made(partial(found, rows))
+    reads, check = reads_of(rows), partial(found, rows)
+    return Rule(name, severity, consequence, consumers, reads, hardware=False, check=check)
 
 
 def reads_of(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -123,7 +123,6 @@ class Rule(Struct, frozen=True):
 
 
 def rule(
-    name: str,
     severity: Severity,
     consequence: Consequence,
     *,
@@ -132,9 +131,13 @@ def rule(
     hardware: bool = False,
     unless: Unless = "",
 ) -> "Callable[[Callable[[LintContext], Iterable[Finding]]], Rule]":
-    """Make a rule of the decorated function; the arguments are the fields of `Rule`."""
+    """Make a rule of the decorated function: `def the_bad_thing` is the rule `the-bad-thing`.
+
+    The arguments are the fields of `Rule`.
+    """
 
     def made(check: "Callable[[LintContext], Iterable[Finding]]") -> Rule:
+        name = check.__name__.replace("_", "-")
         return Rule(name, severity, consequence, consumers, reads, hardware, check, unless)
 
     return made

@@ -14,8 +14,8 @@ from tunec.compiler.lints.rule import rule
 SAID = "tunec failed to check this: ZeroDivisionError: no number"
 
 
-@rule("few-numbers", "error", "parse", consumers=())
-def failing(run):
+@rule("error", "parse", consumers=())
+def few_numbers(run):
     yield from ()
     raise ZeroDivisionError("no number")
 
@@ -26,7 +26,9 @@ def failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "failure", rules.failure.__wrapped__)  # type: ignore[attr-defined]
     for module in (emission, lint):
         known = module.rules_for
-        monkeypatch.setattr(module, "rules_for", lambda *of, known=known: (failing, *known(*of)))
+        monkeypatch.setattr(
+            module, "rules_for", lambda *of, known=known: (few_numbers, *known(*of))
+        )
 
 
 @pytest.fixture

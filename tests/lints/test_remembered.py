@@ -55,7 +55,7 @@ def test_a_slot_that_its_file_leaves_out_is_asked_of_each_plan(
 ) -> None:
     """The files of two plans are equal, and a rule reads a slot in which the plans differ."""
 
-    @rule("gathered", "warning", "save", consumers=())
+    @rule("warning", "save", consumers=())
     def gathered(run: LintContext) -> Iterator[Finding]:
         yield Finding(f"gathered: {run.value('zero.gather_on_save')}", ())
 

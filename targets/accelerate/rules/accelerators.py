@@ -24,7 +24,6 @@ before its own argument."""
 
 
 @rule(
-    "accumulation-of-accelerator-overridden",
     "error",
     "silent",
     consumers=("accelerate",),

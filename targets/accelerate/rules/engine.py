@@ -19,13 +19,7 @@ _OF: Final[Mapping[str, str]] = {
 }
 
 
-@rule(
-    "config-of-another-engine",
-    "warning",
-    "silent",
-    consumers=("accelerate",),
-    reads=keys("accelerate", "fp8_config", *_OF),
-)
+@rule("warning", "silent", consumers=("accelerate",), reads=keys("accelerate", "fp8_config", *_OF))
 def config_of_another_engine(run: LintContext) -> Iterator[Finding]:
     """One engine is configured, but another one is started."""
     for document in run.of("accelerate"):
@@ -69,7 +63,6 @@ _NAMING: Final = (
 
 
 @rule(
-    "deepspeed-file-without-zero",
     "error",
     "init",
     consumers=("accelerate", "transformers"),
@@ -121,13 +114,7 @@ _STRATEGIES: Final = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard")
 _BY_NUMBER: Final = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "4": "hybrid_shard"}
 
 
-@rule(
-    "engine-settings-overridden",
-    "error",
-    "silent",
-    consumers=("transformers",),
-    reads=keys("trainer", "deepspeed", "fsdp"),
-)
+@rule("error", "silent", consumers=("transformers",), reads=keys("trainer", "deepspeed", "fsdp"))
 def engine_settings_overridden(run: LintContext) -> Iterator[Finding]:
     """accelerate and the trainer have different settings for the engine; the trainer's win."""
     given = next((each for each in run.each("trainer", "deepspeed") if each.value), None)
@@ -225,13 +212,7 @@ _BLOCKS: Final = {
 """Blocks of the file, with the prefix that the launcher adds to a key that does not have it."""
 
 
-@rule(
-    "flag-overridden-by-file",
-    "error",
-    "silent",
-    consumers=("accelerate<1.5",),
-    reads=keys("accelerate", *_BLOCKS),
-)
+@rule("error", "silent", consumers=("accelerate<1.5",), reads=keys("accelerate", *_BLOCKS))
 def flag_overridden_by_file(run: LintContext) -> Iterator[Finding]:
     """An older launcher's file overrides a flag of `accelerate launch`."""
     files = [each for each in run.of("accelerate") if not each.is_view]

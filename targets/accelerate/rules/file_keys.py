@@ -29,7 +29,7 @@ _OLD: Final = frozenset({"fp16", "dynamo_backend"})
 _PATH: Final = "accelerate/{}.json"
 
 
-@rule("key-of-none", "error", "silent", consumers=("accelerate",), reads=("accelerate:*",))
+@rule("error", "silent", consumers=("accelerate",), reads=("accelerate:*",))
 def key_of_none(run: LintContext) -> Iterator[Finding]:
     """accelerate does not know a key in its file, or does not read it at that place."""
     for document in run.of("accelerate"):
@@ -153,7 +153,6 @@ _KEYS: Final = (
 
 
 @rule(
-    "key-of-flags-only",
     "warning",
     "silent",
     consumers=("accelerate",),
@@ -210,7 +209,6 @@ _WORDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 
 
 @rule(
-    "plugin-setting-refused",
     "error",
     "init",
     consumers=("accelerate",),
@@ -301,13 +299,7 @@ _SETTINGS: Final = tuple(
 _OFF: Final = (None, False, "default")
 
 
-@rule(
-    "compile-mode-without-backend",
-    "warning",
-    "silent",
-    consumers=("accelerate",),
-    reads=keys("accelerate", *_SETTINGS),
-)
+@rule("warning", "silent", consumers=("accelerate",), reads=keys("accelerate", *_SETTINGS))
 def compile_mode_without_backend(run: LintContext) -> Iterator[Finding]:
     """accelerate's file has settings of torch.compile, but no backend."""
     if any(each.get("flags.dynamo_backend") is not None for each in launches(run, "accelerate")):

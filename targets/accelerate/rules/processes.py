@@ -13,9 +13,7 @@ from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
 
-@rule(
-    "distributed-type-missing", "error", "parse", consumers=("accelerate",), reads=("accelerate:*",)
-)
+@rule("error", "parse", consumers=("accelerate",), reads=("accelerate:*",))
 def distributed_type_missing(run: LintContext) -> Iterator[Finding]:
     """distributed_type is missing, so accelerate has no engine to start."""
     for document in run.of("accelerate"):
@@ -38,7 +36,6 @@ _TELLING: Final = ("main_process_ip", "config_file", "use_deepspeed", "deepspeed
 
 
 @rule(
-    "machines-without-address",
     "error",
     "init",
     consumers=("accelerate",),
@@ -112,11 +109,7 @@ _HOSTFILE: Final = "deepspeed_config.deepspeed_hostfile"
 
 
 @rule(
-    "machines-without-hostfile",
-    "warning",
-    "silent",
-    consumers=("accelerate", "deepspeed"),
-    reads=("accelerate:num_machines",),
+    "warning", "silent", consumers=("accelerate", "deepspeed"), reads=("accelerate:num_machines",)
 )
 def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed is to start several machines, but no hostfile names them."""
@@ -138,13 +131,7 @@ def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "processes-not-even-over-machines",
-    "error",
-    "silent",
-    consumers=("accelerate",),
-    reads=("accelerate:num_machines",),
-)
+@rule("error", "silent", consumers=("accelerate",), reads=("accelerate:num_machines",))
 def processes_not_even_over_machines(run: LintContext) -> Iterator[Finding]:
     """The processes cannot be distributed evenly over the machines."""
     for document in run.of("accelerate"):
@@ -215,7 +202,7 @@ zero_3_init_below_stage_3 = rows(
 _REFUSED_OTHER: Final = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
 
 
-@rule("launcher-precision-refused", "error", "init", consumers=("accelerate",), reads=LAUNCHED)
+@rule("error", "init", consumers=("accelerate",), reads=LAUNCHED)
 def launcher_precision_refused(run: LintContext) -> Iterator[Finding]:
     """The launcher's precision conflicts with the one that ds_config.json enables."""
     launched = _launched(run)

@@ -21,13 +21,7 @@ _OF_DEEPSPEED = f"{SECTION}sp_size"
 """The size of groups that DeepSpeed builds itself, and that accelerate does not check."""
 
 
-@rule(
-    "widths-do-not-make-processes",
-    "error",
-    "init",
-    consumers=("accelerate",),
-    reads=keys("accelerate", *_MEGATRON, *_MESH),
-)
+@rule("error", "init", consumers=("accelerate",), reads=keys("accelerate", *_MEGATRON, *_MESH))
 def widths_do_not_make_processes(run: LintContext) -> Iterator[Finding]:
     """The product of the parallel widths in accelerate's file is not the number of processes."""
     for document in run.of("accelerate"):
@@ -144,13 +138,7 @@ widths_without_their_engine = rows(
 )
 
 
-@rule(
-    "sequence-groups-uncounted",
-    "error",
-    "init",
-    consumers=("accelerate>=1.12",),
-    reads=(f"accelerate:{SECTION}sp_size",),
-)
+@rule("error", "init", consumers=("accelerate>=1.12",), reads=(f"accelerate:{SECTION}sp_size",))
 def sequence_groups_uncounted(run: LintContext) -> Iterator[Finding]:
     """The widths, with that of shared sequences, do not multiply to the number of processes."""
     world = run.world
@@ -183,13 +171,7 @@ def sequence_groups_uncounted(run: LintContext) -> Iterator[Finding]:
 _KEY: Final = "deepspeed_config.deepspeed_moe_layer_cls_names"
 
 
-@rule(
-    "leaf-class-of-another-model",
-    "error",
-    "init",
-    consumers=("accelerate",),
-    reads=(f"accelerate:{_KEY}",),
-)
+@rule("error", "init", consumers=("accelerate",), reads=(f"accelerate:{_KEY}",))
 def leaf_class_of_another_model(run: LintContext) -> Iterator[Finding]:
     """The class of leaf modules belongs to another model."""
     own, known = BLOCKS.get(family(run)), frozenset(BLOCKS.values())

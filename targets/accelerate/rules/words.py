@@ -21,7 +21,6 @@ _COMPARED: Final = (f"{SECTION}cp_size", f"{SECTION}sp_size")
 
 
 @rule(
-    "count-without-a-number",
     "error",
     "parse",
     consumers=("accelerate",),
@@ -159,11 +158,7 @@ _OLDER: Final = "the version is not given; releases before 0.34 read it as no"
 
 
 @rule(
-    "word-of-another-type",
-    "error",
-    "parse",
-    consumers=("accelerate",),
-    reads=keys("accelerate", *_TEXTS, *_TYPED_BLOCKS),
+    "error", "parse", consumers=("accelerate",), reads=keys("accelerate", *_TEXTS, *_TYPED_BLOCKS)
 )
 def word_of_another_type(run: LintContext) -> Iterator[Finding]:
     """A value in accelerate's file must be text or a block, but is neither."""
@@ -260,7 +255,6 @@ _PATH: Final = "accelerate/{}.json"
 
 
 @rule(
-    "word-of-none",
     "error",
     "parse",
     consumers=("accelerate",),

@@ -28,13 +28,7 @@ def _known() -> Mapping[str, frozenset[str]]:
     return found
 
 
-@rule(
-    "key-unread-by-ai-toolkit",
-    "error",
-    "silent",
-    consumers=(_KIND,),
-    reads=("ai-toolkit:*",),
-)
+@rule("error", "silent", consumers=(_KIND,), reads=("ai-toolkit:*",))
 def key_unread_by_ai_toolkit(run: LintContext) -> Iterator[Finding]:
     """A block has a key that its class accepts but never reads."""
     for document in run.of(_KIND):
@@ -62,13 +56,7 @@ def _unread(block: str, key: str, place: Place) -> Finding:
     )
 
 
-@rule(
-    "rate-replaced-by-ai-toolkit",
-    "warning",
-    "silent",
-    consumers=(_KIND,),
-    reads=("ai-toolkit:train.optimizer",),
-)
+@rule("warning", "silent", consumers=(_KIND,), reads=("ai-toolkit:train.optimizer",))
 def rate_replaced_by_ai_toolkit(run: LintContext) -> Iterator[Finding]:
     """The learning rate of an adaptive optimizer is below 0.1, and is replaced by 1."""
     for document in run.of(_KIND):
@@ -85,13 +73,7 @@ def rate_replaced_by_ai_toolkit(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "size-listed-twice-in-ai-toolkit",
-    "warning",
-    "silent",
-    consumers=(_KIND,),
-    reads=("ai-toolkit:datasets",),
-)
+@rule("warning", "silent", consumers=(_KIND,), reads=("ai-toolkit:datasets",))
 def size_listed_twice_in_ai_toolkit(run: LintContext) -> Iterator[Finding]:
     """A list of sizes repeats one, as width and height would: the data set is used twice."""
     for document in run.of(_KIND):

@@ -175,7 +175,6 @@ ROWS: Final = (*_TOGETHER, *_OF_TRAINING)
 
 
 @rule(
-    "ai-toolkit-config-refused",
     "error",
     "init",
     consumers=(_KIND,),

@@ -26,7 +26,7 @@ _MEANT: Final = {
 """Common wrong keys, and the key that has the effect."""
 
 
-@rule("data-set-key-unread", "warning", "silent", consumers=("axolotl",), reads=("axolotl:*",))
+@rule("warning", "silent", consumers=("axolotl",), reads=("axolotl:*",))
 def data_set_key_unread(run: LintContext) -> Iterator[Finding]:
     """A data set has a key that Axolotl's schema of data sets does not have."""
     for document in configs(run):
@@ -107,13 +107,7 @@ _OF_SAMPLES: Final = frozenset(
 another method's may be a module of the user's own."""
 
 
-@rule(
-    "data-set-type-of-another-method",
-    "warning",
-    "load",
-    consumers=("axolotl",),
-    reads=("axolotl:rl",),
-)
+@rule("warning", "load", consumers=("axolotl",), reads=("axolotl:rl",))
 def data_set_type_of_another_method(run: LintContext) -> Iterator[Finding]:
     """The preference method of the file does not know the type of a data set."""
     for document in configs(run):
@@ -144,7 +138,7 @@ def _of_another_method(
     )
 
 
-@rule("kto-needs-every-column", "error", "parse", consumers=("axolotl",), reads=("axolotl:rl",))
+@rule("error", "parse", consumers=("axolotl",), reads=("axolotl:rl",))
 def kto_needs_every_column(run: LintContext) -> Iterator[Finding]:
     """KTO runs in Axolotl without remove_unused_columns: false."""
     for document in run.of("axolotl"):
@@ -178,7 +172,7 @@ _AS_BY_ITSELF: Final[Mapping[str, Any]] = {
 `FullyShardedDataParallelPlugin`); dropping such a key loses nothing."""
 
 
-@rule("section-key-unread", "warning", "silent", consumers=("axolotl",), reads=("axolotl:*",))
+@rule("warning", "silent", consumers=("axolotl",), reads=("axolotl:*",))
 def section_key_unread(run: LintContext) -> Iterator[Finding]:
     """One of Axolotl's sections has a key that the section does not know."""
     for document in configs(run):

@@ -80,7 +80,6 @@ _OF_TURNS: Final = ("message_field_role", "message_field_content")
 
 
 @rule(
-    "deprecated-in-axolotl",
     "warning",
     "silent",
     consumers=("axolotl",),

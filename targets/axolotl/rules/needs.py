@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.lints.conditions import items, needs, refused_alone
+from tunec.compiler.lints.conditions import check_need, items, needs
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.training_loop import FLASH, KERNELS, configs, is_positive
@@ -134,14 +134,14 @@ _NEEDS: Final = (
 """Conditions that are refused unless one of the others holds."""
 
 
-@rule("refused-alone", "error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
-def needs_another_key(run: LintContext) -> Iterator[Finding]:
+@rule("error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
+def refused_alone(run: LintContext) -> Iterator[Finding]:
     """Axolotl refuses a key without another one."""
     for document in configs(run):
         yield from _data(document)
         yield from _templates(document)
         for need in _NEEDS:
-            yield from refused_alone(run, document, need)
+            yield from check_need(run, document, need)
 
 
 def _data(document: Document) -> Iterator[Finding]:
@@ -196,7 +196,6 @@ _INTERVALS: Final = tuple(
 
 
 @rule(
-    "cadence-refused",
     "error",
     "parse",
     consumers=("axolotl",),
@@ -268,9 +267,7 @@ four_bits_without_qlora = rows(
 )
 
 
-@rule(
-    "qlora-not-in-four-bits", "error", "parse", consumers=("axolotl",), reads=("axolotl:adapter",)
-)
+@rule("error", "parse", consumers=("axolotl",), reads=("axolotl:adapter",))
 def qlora_not_in_four_bits(run: LintContext) -> Iterator[Finding]:
     """The adapter is qlora, but the base is not loaded in 4 bits."""
     for document in run.of("axolotl"):

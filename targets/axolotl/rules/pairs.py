@@ -5,11 +5,11 @@ from itertools import combinations
 from typing import Final
 
 from tunec.compiler.lints.conditions import (
+    check_pair,
     first_keys,
     is_checked,
     pairs,
     refused_beside,
-    refused_pair,
     where,
 )
 from tunec.compiler.lints.context import LintContext
@@ -284,7 +284,6 @@ _PAIRS: Final = (
 
 
 @rule(
-    "refused-pair",
     "error",
     "parse",
     consumers=("axolotl",),
@@ -301,11 +300,11 @@ _PAIRS: Final = (
         ),
     ),
 )
-def excludes_another_key(run: LintContext) -> Iterator[Finding]:
+def refused_pair(run: LintContext) -> Iterator[Finding]:
     """Axolotl refuses two keys together."""
     for document in configs(run):
         for pair in _PAIRS:
-            yield from refused_pair(run, document, pair)
+            yield from check_pair(run, document, pair)
         yield from _table(run, document)
         yield from _attentions(run, document)
         yield from _packed_streams(run, document)

@@ -20,13 +20,7 @@ pattern must match from there: axolotl 0.13.2 and 0.19.0 utils/freeze.py
 _ENDS: Final = ("lm_head", "embed_tokens")
 
 
-@rule(
-    "adapter-frozen-with-the-base",
-    "error",
-    "silent",
-    consumers=("axolotl",),
-    reads=("axolotl:unfrozen_parameters",),
-)
+@rule("error", "silent", consumers=("axolotl",), reads=("axolotl:unfrozen_parameters",))
 def adapter_frozen_with_the_base(run: LintContext) -> Iterator[Finding]:
     """No pattern in unfrozen_parameters matches a weight of the adapter, so it is frozen."""
     for document in configs(run):
@@ -58,9 +52,7 @@ _NUMBERS: Final = ("lora_r", "lora_alpha")
 _TARGETS: Final = ("lora_target_modules", "lora_target_linear", "lora_target_parameters")
 
 
-@rule(
-    "adapter-without-numbers", "error", "init", consumers=("axolotl",), reads=("axolotl:adapter",)
-)
+@rule("error", "init", consumers=("axolotl",), reads=("axolotl:adapter",))
 def adapter_without_numbers(run: LintContext) -> Iterator[Finding]:
     """An adapter's rank or alpha is missing."""
     for document in run.of("axolotl"):
@@ -94,13 +86,7 @@ def adapter_without_numbers(run: LintContext) -> Iterator[Finding]:
 _INTERVALS: Final = (("save_steps", "saves_per_epoch"), ("eval_steps", "evals_per_epoch"))
 
 
-@rule(
-    "best-model-not-loaded",
-    "warning",
-    "silent",
-    consumers=("axolotl",),
-    reads=("axolotl:load_best_model_at_end",),
-)
+@rule("warning", "silent", consumers=("axolotl",), reads=("axolotl:load_best_model_at_end",))
 def best_model_not_loaded(run: LintContext) -> Iterator[Finding]:
     """The best model is to be loaded, but Axolotl turns that off because an interval is missing."""
     for document in configs(run):
@@ -129,13 +115,7 @@ def _lacking(document: Document) -> str | None:
 _UNTIL: Final = "axolotl<0.16"
 
 
-@rule(
-    "kernels-passed-over",
-    "warning",
-    "silent",
-    consumers=("axolotl",),
-    reads=("axolotl:lora_dropout",),
-)
+@rule("warning", "silent", consumers=("axolotl",), reads=("axolotl:lora_dropout",))
 def kernels_passed_over(run: LintContext) -> Iterator[Finding]:
     """Axolotl does not install LoRA kernels if the adapter has dropout."""
     if not run.runs(_UNTIL):
@@ -178,13 +158,7 @@ _NEEDS: Final = (
 _IN_SPAN: Final = "axolotl<0.13"
 
 
-@rule(
-    "number-of-another-method",
-    "warning",
-    "silent",
-    consumers=("axolotl",),
-    reads=first_keys("axolotl", _NEEDS),
-)
+@rule("warning", "silent", consumers=("axolotl",), reads=first_keys("axolotl", _NEEDS))
 def number_of_another_method(run: LintContext) -> Iterator[Finding]:
     """A number of one preference method is set in a file that trains by another method or none."""
     for document in configs(run):
@@ -214,9 +188,7 @@ _PLUGINS: Final = {
 """Prefix of an option, the words in `plugins` that name its plugin, and the plugin's full name."""
 
 
-@rule(
-    "option-without-its-plugin", "warning", "silent", consumers=("axolotl",), reads=("axolotl:*",)
-)
+@rule("warning", "silent", consumers=("axolotl",), reads=("axolotl:*",))
 def option_without_its_plugin(run: LintContext) -> Iterator[Finding]:
     """An option belongs to one of Axolotl's plugins that `plugins` does not name."""
     for document in configs(run):
@@ -251,13 +223,7 @@ def _without_plugin(
     )
 
 
-@rule(
-    "token-mended-and-frozen",
-    "warning",
-    "silent",
-    consumers=("axolotl",),
-    reads=("axolotl:fix_untrained_tokens",),
-)
+@rule("warning", "silent", consumers=("axolotl",), reads=("axolotl:fix_untrained_tokens",))
 def token_mended_and_frozen(run: LintContext) -> Iterator[Finding]:
     """A token's embedding is fixed at the start, but is not among those that are trained."""
     for document in configs(run):

@@ -32,7 +32,7 @@ _ELSEWHERE: Final = frozenset({"datasets", "max_memory", "device_map", "deepspee
 """Keys whose values another rule checks, or Axolotl itself before it applies its schema."""
 
 
-@rule("type-refused", "error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
+@rule("error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
 def type_refused(run: LintContext) -> Iterator[Finding]:
     """Axolotl's schema does not accept the type of a value."""
     for document in configs(run):
@@ -172,7 +172,7 @@ _ALIKE: Final[Mapping[str, str]] = {
 """axolotl 0.8.1 to 0.19.0 utils/schemas/utils.py `handle_legacy_message_fields_logic`."""
 
 
-@rule("value-refused", "error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
+@rule("error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
 def value_refused(run: LintContext) -> Iterator[Finding]:
     """Axolotl no longer accepts a value, or never did."""
     yield from found((*_ROWS, *PLUGIN_ROWS), run)

@@ -13,13 +13,7 @@ from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 
-@rule(
-    "batch-not-divisible",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=("deepspeed:train_batch_size",),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:train_batch_size",))
 def batch_not_divisible(run: LintContext) -> Iterator[Finding]:
     """train_batch_size is given alone and cannot be divided evenly among the processes."""
     total = run.effective("deepspeed", "train_batch_size")
@@ -69,7 +63,6 @@ _PINNED_KEYS: Final = (
 
 
 @rule(
-    "batch-pinned-before-init",
     "warning",
     "load",
     consumers=("deepspeed", "transformers"),
@@ -125,13 +118,7 @@ _MICRO: Final = "train_micro_batch_size_per_gpu"
 _STEPS: Final = "gradient_accumulation_steps"
 
 
-@rule(
-    "batch-product-mismatch",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=("deepspeed:train_batch_size",),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:train_batch_size",))
 def batch_product_mismatch(run: LintContext) -> Iterator[Finding]:
     """train_batch_size is not the product of micro batch, accumulation and processes."""
     total, micro, steps = (run.effective("deepspeed", key) for key in (_TOTAL, _MICRO, _STEPS))
@@ -207,7 +194,7 @@ _REFERENCES: Final = (
 )
 
 
-@rule("batch-size-left-out", "error", "init", consumers=("deepspeed",), reads=("deepspeed:*",))
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:*",))
 def batch_size_left_out(run: LintContext) -> Iterator[Finding]:
     """Both batch sizes are missing, and DeepSpeed needs at least one."""
     if run.of("simpletuner"):  # it writes its own batch size into the file
@@ -258,7 +245,6 @@ _SWITCHES: Final = (
 
 
 @rule(
-    "deepspeed-loader-unread",
     "warning",
     "silent",
     consumers=("transformers", "accelerate"),

@@ -17,13 +17,7 @@ from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 
 
-@rule(
-    "allgather-bucket-unusable",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=zero_keys("allgather_bucket_size"),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=zero_keys("allgather_bucket_size"))
 def allgather_bucket_unusable(run: LintContext) -> Iterator[Finding]:
     """The allgather bucket has an odd size, which stages 1 and 2 refuse."""
     stage = stage_of(run)
@@ -69,13 +63,7 @@ google/t5gemma-*, by patterns of the model's name."""
 _FORMERLY: Final = "transformers<4.45"
 
 
-@rule(
-    "auto-buckets-need-hidden-size",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=zero_keys(*_KEYS),
-)
+@rule("error", "init", consumers=("transformers",), reads=zero_keys(*_KEYS))
 def auto_buckets_need_hidden_size(run: LintContext) -> Iterator[Finding]:
     """Bucket sizes are `auto`, but the model's config has no `hidden_size` to derive them from."""
     said = [each for each in said_in(run, _KEYS) if each.value == "auto"]
@@ -127,7 +115,6 @@ _AUTOMATIC_SHARE: Final = Fraction(9, 10)
 
 
 @rule(
-    "automatic-bucket-not-whole",
     "error",
     "init",
     consumers=("transformers<4.45",),
@@ -179,7 +166,6 @@ _FILL_SHARE: Final = 0.2
 
 
 @rule(
-    "buckets-fill-device",
     "error",
     "out-of-memory",
     consumers=("deepspeed",),
@@ -254,7 +240,6 @@ _LIMIT: Final = "zero_optimization.stage3_model_persistence_threshold"
 
 
 @rule(
-    "persistence-keeps-model-whole",
     "warning",
     "out-of-memory",
     consumers=("deepspeed",),

@@ -31,13 +31,7 @@ resume_from_rounded_weights = rows(
 _UNIVERSAL = "checkpoint.load_universal"
 
 
-@rule(
-    "resume-of-another-run",
-    "error",
-    "resume",
-    consumers=("deepspeed",),
-    reads=("trainer:resume_from_checkpoint",),
-)
+@rule("error", "resume", consumers=("deepspeed",), reads=("trainer:resume_from_checkpoint",))
 def resume_of_another_run(run: LintContext) -> Iterator[Finding]:
     """Training resumes from a checkpoint of a run that was sharded differently."""
     place = run.said("trainer", "resume_from_checkpoint")

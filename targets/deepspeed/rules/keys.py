@@ -17,7 +17,7 @@ from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.compiler.lints.schemas import Fault, faults
 
 
-@rule("misplaced-key", "error", "silent", consumers=("deepspeed",), reads=("deepspeed:*",))
+@rule("error", "silent", consumers=("deepspeed",), reads=("deepspeed:*",))
 def misplaced_key(run: LintContext) -> Iterator[Finding]:
     """A key of DeepSpeed is at another level than the one that DeepSpeed reads."""
     for document in run.of("deepspeed"):
@@ -57,13 +57,7 @@ def _is_default(fault: Fault) -> bool:
     return value is not None and fault.place.value is value
 
 
-@rule(
-    "loss-scale-under-bf16",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=keys("deepspeed", *BF16_SCALING),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=keys("deepspeed", *BF16_SCALING))
 def loss_scale_under_bf16(run: LintContext) -> Iterator[Finding]:
     """The bf16 block has keys of fp16's loss scaling."""
     for document in run.of("deepspeed"):
@@ -84,13 +78,7 @@ def loss_scale_under_bf16(run: LintContext) -> Iterator[Finding]:
 _BLOCKS: Final = ("amp", "progressive_layer_drop")
 
 
-@rule(
-    "block-without-its-switch",
-    "error",
-    "init",
-    consumers=("deepspeed<0.19",),
-    reads=keys("deepspeed", *_BLOCKS),
-)
+@rule("error", "init", consumers=("deepspeed<0.19",), reads=keys("deepspeed", *_BLOCKS))
 def block_without_its_switch(run: LintContext) -> Iterator[Finding]:
     """A block of ds_config.json does not set `enabled`."""
     for document in run.of("deepspeed"):
@@ -107,7 +95,6 @@ def block_without_its_switch(run: LintContext) -> Iterator[Finding]:
 
 
 @rule(
-    "deprecated-key",
     "warning",
     "silent",
     consumers=("deepspeed",),
@@ -131,7 +118,7 @@ def deprecated_key(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule("auto-in-plain-deepspeed", "error", "init", consumers=("deepspeed",), reads=("deepspeed:*",))
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:*",))
 def auto_in_plain_deepspeed(run: LintContext) -> Iterator[Finding]:
     """The file contains `auto`, but DeepSpeed reads it without a trainer that fills it in."""
     if run.deepspeed_reader == "trainer":
@@ -183,9 +170,7 @@ def _maybe(said: Mapping[str, Place]) -> Finding:
     )
 
 
-@rule(
-    "adam-is-adamw", "note", "silent", consumers=("deepspeed",), reads=("deepspeed:optimizer.type",)
-)
+@rule("note", "silent", consumers=("deepspeed",), reads=("deepspeed:optimizer.type",))
 def adam_is_adamw(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's Adam applies decoupled weight decay, as AdamW does."""
     kind = run.said("deepspeed", "optimizer.type")
@@ -234,11 +219,7 @@ _STAND_INS: Final = {
 
 
 @rule(
-    "section-without-type",
-    "error",
-    "silent",
-    consumers=("deepspeed",),
-    reads=keys("deepspeed", "scheduler", "optimizer"),
+    "error", "silent", consumers=("deepspeed",), reads=keys("deepspeed", "scheduler", "optimizer")
 )
 def section_without_type(run: LintContext) -> Iterator[Finding]:
     """An optimizer or scheduler section in ds_config.json does not name a type."""

@@ -15,13 +15,7 @@ _BUFFER_SIZE: Final = "zero_optimization.offload_param.buffer_size"
 _DEVICE: Final = "zero_optimization.offload_param.device"
 
 
-@rule(
-    "nvme-buffer-below-parameter",
-    "error",
-    "step",
-    consumers=("deepspeed",),
-    reads=zero_keys("offload_param.device"),
-)
+@rule("error", "step", consumers=("deepspeed",), reads=zero_keys("offload_param.device"))
 def nvme_buffer_below_parameter(run: LintContext) -> Iterator[Finding]:
     """A parameter may not fit into the buffers for NVMe offload."""
     device, size, stage = (
@@ -82,7 +76,6 @@ _WIDTH: Final = 2
 
 
 @rule(
-    "nvme-buffers-fill-memory",
     "error",
     "out-of-memory",
     consumers=("deepspeed",),
@@ -133,13 +126,7 @@ _WHY: Final = (
 )
 
 
-@rule(
-    "nvme-optimizer-buffers-too-few",
-    "error",
-    "step",
-    consumers=("deepspeed",),
-    reads=zero_keys("offload_optimizer.buffer_count"),
-)
+@rule("error", "step", consumers=("deepspeed",), reads=zero_keys("offload_optimizer.buffer_count"))
 def nvme_optimizer_buffers_too_few(run: LintContext) -> Iterator[Finding]:
     """NVMe offload has fewer buffers than the optimizer has states."""
     device = run.effective("deepspeed", f"{_OPTIMIZER_BLOCK}.device")
@@ -163,7 +150,6 @@ _BLOCKS: Final = ("offload_optimizer", "offload_param")
 
 
 @rule(
-    "nvme-settings-unused",
     "note",
     "silent",
     consumers=("deepspeed",),
@@ -195,7 +181,6 @@ _PARAM: Final = 2
 
 
 @rule(
-    "offload-beyond-nvme",
     "error",
     "out-of-memory",
     consumers=("deepspeed",),

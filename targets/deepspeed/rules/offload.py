@@ -15,13 +15,7 @@ from tunec.schemas.frozen import replace
 _PARAM_BLOCK: Final = "zero_optimization.offload_param"
 
 
-@rule(
-    "offload-param-ignored",
-    "warning",
-    "silent",
-    consumers=("deepspeed",),
-    reads=zero_keys("offload_param.device"),
-)
+@rule("warning", "silent", consumers=("deepspeed",), reads=zero_keys("offload_param.device"))
 def offload_param_ignored(run: LintContext) -> Iterator[Finding]:
     """Parameters are to be offloaded, but the ZeRO stage does not shard them."""
     device, stage = run.effective("deepspeed", f"{_PARAM_BLOCK}.device"), stage_of(run)
@@ -91,13 +85,7 @@ offload_without_zero = rows(
 _OPTIMIZER_BLOCK: Final = "zero_optimization.offload_optimizer"
 
 
-@rule(
-    "offloaded-optimizer-of-the-client",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=OFFLOADS_OPTIMIZER,
-)
+@rule("error", "init", consumers=("deepspeed",), reads=OFFLOADS_OPTIMIZER)
 def offloaded_optimizer_of_the_client(run: LintContext) -> Iterator[Finding]:
     """The optimizer is offloaded, but neither DeepSpeed's file nor accelerate builds a CPU one."""
     device = run.effective("deepspeed", f"{_OPTIMIZER_BLOCK}.device")
@@ -121,13 +109,7 @@ def offloaded_optimizer_of_the_client(run: LintContext) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "partial-offload-below-stage-3",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=zero_keys("offload_optimizer.ratio"),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=zero_keys("offload_optimizer.ratio"))
 def partial_offload_below_stage_3(run: LintContext) -> Iterator[Finding]:
     """A share of the optimizer is to be offloaded, but the ZeRO stage offloads all or nothing."""
     ratio, stage = run.effective("deepspeed", f"{_OPTIMIZER_BLOCK}.ratio"), stage_of(run)
@@ -150,13 +132,7 @@ _WHY: Final = (
 )
 
 
-@rule(
-    "partial-offload-to-nvme",
-    "error",
-    "silent",
-    consumers=("deepspeed",),
-    reads=zero_keys("offload_optimizer.ratio"),
-)
+@rule("error", "silent", consumers=("deepspeed",), reads=zero_keys("offload_optimizer.ratio"))
 def partial_offload_to_nvme(run: LintContext) -> Iterator[Finding]:
     """A share of the optimizer is to stay on the device, but its states are on NVMe."""
     ratio, device = (
@@ -198,7 +174,6 @@ nvme_offload_below_stage_3 = rows(
 
 
 @rule(
-    "nvme-path-missing",
     "error",
     "init",
     consumers=("deepspeed",),

@@ -17,13 +17,7 @@ _BLOCK: Final = "zero_optimization.offload_optimizer"
 _KEYS: Final = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads")
 
 
-@rule(
-    "low-precision-master-without-offload",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=keys("deepspeed", *_KEYS),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=keys("deepspeed", *_KEYS))
 def low_precision_master_without_offload(run: LintContext) -> Iterator[Finding]:
     """16-bit master weights need an optimizer on the CPU, but it is not offloaded."""
     stage = stage_of(run)
@@ -97,13 +91,7 @@ optimizer_exchanged_on_offload = rows(
 _ON_GPU: Final = ("lamb", "fusedlamb", "onebitadam", "zerooneadam", "onebitlamb")
 
 
-@rule(
-    "optimizer-not-for-offload",
-    "error",
-    "step",
-    consumers=("deepspeed",),
-    reads=("deepspeed:optimizer.type",),
-)
+@rule("error", "step", consumers=("deepspeed",), reads=("deepspeed:optimizer.type",))
 def optimizer_not_for_offload(run: LintContext) -> Iterator[Finding]:
     """The optimizer is offloaded, but its kernels only run on the GPU."""
     kind = run.said("deepspeed", "optimizer.type")
@@ -141,7 +129,6 @@ _WHY: Final[dict[str, tuple[Consequence, str]]] = {
 
 
 @rule(
-    "super-offload-not-on-cpu",
     "error",
     "step",
     consumers=("deepspeed>=0.18",),
@@ -170,9 +157,7 @@ _ZENFLOW_BLOCK: Final = f"{_ZERO}.zenflow"
 _SHARDED: Final = (1, 2, 3)
 
 
-@rule(
-    "zenflow-refused", "error", "init", consumers=("deepspeed>=0.17.6",), reads=zero_keys("zenflow")
-)
+@rule("error", "init", consumers=("deepspeed>=0.17.6",), reads=zero_keys("zenflow"))
 def zenflow_refused(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed refuses settings of ZenFlow when it builds its engine."""
     for block in run.each("deepspeed", _ZENFLOW_BLOCK):

@@ -21,13 +21,7 @@ _OWN_LOOP: Final = re.compile(
 0.27.2 to 0.40.0 examples. Those of CogVideoX look into DeepSpeed's file first (`get_optimizer`)."""
 
 
-@rule(
-    "optimizer-made-by-script",
-    "error",
-    "init",
-    consumers=("accelerate",),
-    reads=keys("deepspeed", "optimizer", "scheduler"),
-)
+@rule("error", "init", consumers=("accelerate",), reads=keys("deepspeed", "optimizer", "scheduler"))
 def optimizer_made_by_script(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's file has an optimizer or a scheduler, but the script builds its own."""
     for document in launches(run, "accelerate"):
@@ -72,7 +66,6 @@ _COMPARES: Final = "transformers>=4.57,<5"
 
 
 @rule(
-    "optimizer-overridden",
     "error",
     "silent",
     consumers=("transformers",),
@@ -179,13 +172,7 @@ _PARAMETER_TORCH: Final[Mapping[str, Words]] = {
 }
 
 
-@rule(
-    "optimizer-parameter-refused",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=("deepspeed:optimizer.params",),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:optimizer.params",))
 def optimizer_parameter_refused(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's optimizer section has a parameter that the optimizer's class does not accept."""
     for document in run.of("deepspeed"):
@@ -282,13 +269,7 @@ def is_of_nobody(run: LintContext, place: Place) -> bool:
     return value.lower() not in _OWN or bool(is_gone)
 
 
-@rule(
-    "optimizer-type-unknown",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=("deepspeed:optimizer.type",),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:optimizer.type",))
 def optimizer_type_unknown(run: LintContext) -> Iterator[Finding]:
     """Neither DeepSpeed nor torch has an optimizer of the given name."""
     for place in run.each("deepspeed", "optimizer.type"):

@@ -13,7 +13,6 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
-    "hpz-group-uneven",
     "error",
     "init",
     consumers=("deepspeed",),
@@ -103,13 +102,7 @@ quantized_gradients_need_scatter = rows(
 )
 
 
-@rule(
-    "autotuning-left-on",
-    "warning",
-    "step",
-    consumers=("deepspeed",),
-    reads=("deepspeed:autotuning.enabled",),
-)
+@rule("warning", "step", consumers=("deepspeed",), reads=("deepspeed:autotuning.enabled",))
 def autotuning_left_on(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's autotuning is on in the file of a training run."""
     if any(each.get("flags.autotuning") is not None for each in launches(run)):
@@ -179,7 +172,6 @@ _BLOCK = "activation_checkpointing"
 
 
 @rule(
-    "contiguous-without-partition",
     "error",
     "init",
     consumers=("deepspeed",),
@@ -215,7 +207,6 @@ _KEYS = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimi
 
 
 @rule(
-    "deepspeed-checkpointing-ignored",
     "warning",
     "silent",
     consumers=("transformers",),

@@ -136,7 +136,6 @@ _NEWER: Final = (
 
 
 @rule(
-    "keys-refused-together",
     "error",
     "init",
     consumers=("deepspeed",),

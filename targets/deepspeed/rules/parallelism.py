@@ -75,11 +75,7 @@ _EXPERT_BLOCK: Final = "expert_parallel"
 
 
 @rule(
-    "expert-width-refused",
-    "error",
-    "init",
-    consumers=("deepspeed>=0.19.8",),
-    reads=("deepspeed:expert_parallel.enabled",),
+    "error", "init", consumers=("deepspeed>=0.19.8",), reads=("deepspeed:expert_parallel.enabled",)
 )
 def expert_width_refused(run: LintContext) -> Iterator[Finding]:
     """AutoEP refuses the way in which experts are distributed over processes."""
@@ -139,7 +135,6 @@ _WHY: Final = (
 
 
 @rule(
-    "tensor-width-unread",
     "warning",
     "silent",
     consumers=("deepspeed>=0.16.4",),
@@ -167,13 +162,7 @@ _SAID: Final = (
 )
 
 
-@rule(
-    "experts-are-no-leaf",
-    "error",
-    "hang",
-    consumers=("deepspeed<0.18",),
-    reads=("deepspeed:zero_optimization.stage",),
-)
+@rule("error", "hang", consumers=("deepspeed<0.18",), reads=("deepspeed:zero_optimization.stage",))
 def experts_are_no_leaf(run: LintContext) -> Iterator[Finding]:
     """At stage 3 each rank gathers only the experts that its tokens chose, so the run hangs."""
     stage, kind = stage_of(run), _kind(run)
@@ -213,7 +202,6 @@ _KEYS: Final = (
 
 
 @rule(
-    "leaf-modules-below-stage-3",
     "note",
     "silent",
     consumers=("deepspeed", "accelerate"),

@@ -23,13 +23,7 @@ _HIGHEST = 24
 so a few powers more are usual."""
 
 
-@rule(
-    "initial-loss-scale-too-high",
-    "warning",
-    "silent",
-    consumers=("deepspeed",),
-    reads=("deepspeed:fp16.initial_scale_power",),
-)
+@rule("warning", "silent", consumers=("deepspeed",), reads=("deepspeed:fp16.initial_scale_power",))
 def initial_loss_scale_too_high(run: LintContext) -> Iterator[Finding]:
     """Dynamic loss scaling starts at a scale at which everything overflows."""
     for place in run.each("deepspeed", "fp16.initial_scale_power"):
@@ -62,7 +56,6 @@ _POSITIVE: Final = {
 
 
 @rule(
-    "loss-scale-refused",
     "error",
     "init",
     consumers=("deepspeed",),
@@ -116,13 +109,7 @@ _SMALLEST = 2.0**-24
 """The smallest positive number in fp16."""
 
 
-@rule(
-    "static-loss-scale",
-    "warning",
-    "silent",
-    consumers=("deepspeed",),
-    reads=("deepspeed:fp16.loss_scale",),
-)
+@rule("warning", "silent", consumers=("deepspeed",), reads=("deepspeed:fp16.loss_scale",))
 def static_loss_scale(run: LintContext) -> Iterator[Finding]:
     """fp16 has a fixed loss scale."""
     for place in run.each("deepspeed", "fp16.loss_scale"):
@@ -147,7 +134,6 @@ def static_loss_scale(run: LintContext) -> Iterator[Finding]:
 
 
 @rule(
-    "automatic-precision-off",
     "warning",
     "silent",
     consumers=("transformers",),
@@ -196,9 +182,7 @@ def _is_mixed(run: LintContext) -> bool:
     )
 
 
-@rule(
-    "amp-beside-zero", "error", "init", consumers=("deepspeed",), reads=("deepspeed:amp.enabled",)
-)
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:amp.enabled",))
 def amp_beside_zero(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's amp block is on beside ZeRO or a 16-bit mode."""
     for amp in run.each("deepspeed", "amp.enabled"):
@@ -232,13 +216,7 @@ _KEYS = (
 _ALL_STAGES = "deepspeed>=0.18"
 
 
-@rule(
-    "half-master-weights-without-zero",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=keys("deepspeed", *_KEYS),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=keys("deepspeed", *_KEYS))
 def half_master_weights_without_zero(run: LintContext) -> Iterator[Finding]:
     """16-bit master weights are requested, but the ZeRO stage does not support them."""
     stage = run.effective("deepspeed", "zero_optimization.stage")
@@ -276,14 +254,7 @@ def _states_alone(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "fp16-refused-by-deepspeed",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=("deepspeed:fp16.enabled",),
-    hardware=True,
-)
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:fp16.enabled",), hardware=True)
 def fp16_refused_by_deepspeed(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed refuses fp16 on the run's devices."""
     device = below(run, 7)

@@ -17,7 +17,6 @@ _HEEDED: Final = "accelerate<1.0"
 
 
 @rule(
-    "every-process-loads-the-model",
     "warning",
     "out-of-memory",
     consumers=("transformers", "deepspeed"),
@@ -75,14 +74,7 @@ _SHARE: Final = 0.25
 share of the usual RAM of a machine with such devices if only the devices are named."""
 
 
-@rule(
-    "offload-beyond-host-memory",
-    "error",
-    "out-of-memory",
-    consumers=("deepspeed",),
-    reads=OFFLOADS_OPTIMIZER,
-    hardware=True,
-)
+@rule("error", "out-of-memory", consumers=("deepspeed",), reads=OFFLOADS_OPTIMIZER, hardware=True)
 def offload_beyond_host_memory(run: LintContext) -> Iterator[Finding]:
     """The offloaded data does not fit the RAM of a node."""
     optimizer = run.effective("deepspeed", f"{_BLOCK}.device")

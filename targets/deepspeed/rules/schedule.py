@@ -25,13 +25,7 @@ _LEAST: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
 _NEEDED: Final = ("cycle_first_step_size",)
 
 
-@rule(
-    "deepspeed-schedule-number-refused",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=("deepspeed:scheduler.type",),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:scheduler.type",))
 def deepspeed_schedule_number_refused(run: LintContext) -> Iterator[Finding]:
     """A DeepSpeed scheduler refuses one of its numbers."""
     for document in run.of("deepspeed"):
@@ -81,13 +75,7 @@ _PARAMETERLESS: Final = frozenset({"WarmupLR", "LRRangeTest"})
 """Schedulers that require no parameter, but require the `params` mapping."""
 
 
-@rule(
-    "deepspeed-scheduler-incomplete",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=("deepspeed:scheduler.type",),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:scheduler.type",))
 def deepspeed_scheduler_incomplete(run: LintContext) -> Iterator[Finding]:
     """A required parameter of DeepSpeed's scheduler is missing."""
     for document in run.of("deepspeed"):
@@ -138,13 +126,7 @@ _MEANT: Final = {
 }
 
 
-@rule(
-    "deepspeed-scheduler-unknown",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=("deepspeed:scheduler.type",),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:scheduler.type",))
 def deepspeed_scheduler_unknown(run: LintContext) -> Iterator[Finding]:
     """Neither DeepSpeed nor torch has a scheduler of the given name."""
     for kind in run.each("deepspeed", "scheduler.type"):
@@ -169,7 +151,6 @@ def deepspeed_scheduler_unknown(run: LintContext) -> Iterator[Finding]:
 
 
 @rule(
-    "schedule-and-trainer-differ",
     "error",
     "init",
     consumers=("transformers",),
@@ -218,13 +199,7 @@ _KINDS: Final = ("WarmupLR", "WarmupDecayLR")
 _LATER: Final = "from deepspeed 0.17.6 on WarmupLR warms up to the optimizer's lr: write it in both"
 
 
-@rule(
-    "scheduler-rate-beats-optimizer",
-    "warning",
-    "silent",
-    consumers=("deepspeed",),
-    reads=("deepspeed:scheduler.type",),
-)
+@rule("warning", "silent", consumers=("deepspeed",), reads=("deepspeed:scheduler.type",))
 def scheduler_rate_beats_optimizer(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's scheduler leads to another learning rate than the optimizer's."""
     for document in run.of("deepspeed"):
@@ -291,13 +266,7 @@ _LONG: Final = 500
 """The fewest steps of a warm-up that in effect ends long before its last step."""
 
 
-@rule(
-    "warmup-by-logarithm",
-    "warning",
-    "silent",
-    consumers=("deepspeed",),
-    reads=("deepspeed:scheduler.type",),
-)
+@rule("warning", "silent", consumers=("deepspeed",), reads=("deepspeed:scheduler.type",))
 def warmup_by_logarithm(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's warm-up is logarithmic, but that of the trainer's schedule is linear."""
     kind, asked = run.said("deepspeed", "scheduler.type"), run.said("trainer", "lr_scheduler_type")

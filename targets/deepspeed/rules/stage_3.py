@@ -19,13 +19,7 @@ _WHY: Final = (
 )
 
 
-@rule(
-    "averaged-weights-under-zero-3",
-    "error",
-    "step",
-    consumers=("simpletuner",),
-    reads=("simpletuner:*",),
-)
+@rule("error", "step", consumers=("simpletuner",), reads=("simpletuner:*",))
 def averaged_weights_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner's averaged weights (EMA) are on under ZeRO-3."""
     stage = stage_of(run)
@@ -46,13 +40,7 @@ _MAPS: Final = ("device_map", "model_init_kwargs.device_map")
 _LOADS: Final = ("low_cpu_mem_usage", "model_init_kwargs.low_cpu_mem_usage")
 
 
-@rule(
-    "device-map-under-zero-3",
-    "error",
-    "load",
-    consumers=("transformers",),
-    reads=keys("model|trainer", *_MAPS, *_LOADS),
-)
+@rule("error", "load", consumers=("transformers",), reads=keys("model|trainer", *_MAPS, *_LOADS))
 def device_map_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """A model that stage 3 shards is given a device map."""
     stage = stage_of(run)
@@ -106,13 +94,7 @@ elastic_checkpoint_at_stage_3 = rows(
 _TASKS: Final = ("do_eval", "do_predict")
 
 
-@rule(
-    "evaluation-below-stage-3",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=keys("hf|sft", *_TASKS),
-)
+@rule("error", "init", consumers=("transformers",), reads=keys("hf|sft", *_TASKS))
 def evaluation_below_stage_3(run: LintContext) -> Iterator[Finding]:
     """A run only evaluates, but its ZeRO stage shards no parameters."""
     stage = stage_of(run)
@@ -181,7 +163,6 @@ _FLAG: Final = "deepspeed_config.zero3_init_flag"
 
 
 @rule(
-    "text-encoders-under-zero-3-init",
     "warning",
     "step",
     consumers=("accelerate", "diffusers"),
@@ -211,13 +192,7 @@ def text_encoders_under_zero_3_init(run: LintContext) -> Iterator[Finding]:
 _SCATTER = "zero_optimization.reduce_scatter"
 
 
-@rule(
-    "muon-needs-whole-gradients",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=("deepspeed:optimizer.type",),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:optimizer.type",))
 def muon_needs_whole_gradients(run: LintContext) -> Iterator[Finding]:
     """Muon runs at stage 3, where each rank has only a part of the gradients."""
     stage = stage_of(run)

@@ -44,13 +44,7 @@ _STAGE_2_KEYS: Final = (
 )
 
 
-@rule(
-    "stage-2-keys-at-stage-3",
-    "note",
-    "silent",
-    consumers=("deepspeed",),
-    reads=zero_keys(*_STAGE_2_KEYS),
-)
+@rule("note", "silent", consumers=("deepspeed",), reads=zero_keys(*_STAGE_2_KEYS))
 def stage_2_keys_at_stage_3(run: LintContext) -> Iterator[Finding]:
     """At stage 3 the file has keys that only stages 1 and 2 read."""
     stage = stage_of(run)
@@ -96,13 +90,7 @@ _PROMISING: Final = ("zero_hpz", "zero_quantized", "offload_optimizer.super_offl
 """Prefixes of the keys that save time or memory; without stage 3 the other keys lose nothing."""
 
 
-@rule(
-    "stage-3-keys-below-stage-3",
-    "warning",
-    "silent",
-    consumers=("deepspeed",),
-    reads=zero_keys(*_STAGE_3_KEYS),
-)
+@rule("warning", "silent", consumers=("deepspeed",), reads=zero_keys(*_STAGE_3_KEYS))
 def stage_3_keys_below_stage_3(run: LintContext) -> Iterator[Finding]:
     """Below stage 3 the file has keys that only stage 3 reads."""
     stage = stage_of(run)
@@ -132,9 +120,7 @@ def stage_3_keys_below_stage_3(run: LintContext) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "zero-of-one-process", "warning", "slow", consumers=("deepspeed",), reads=STAGE, hardware=True
-)
+@rule("warning", "slow", consumers=("deepspeed",), reads=STAGE, hardware=True)
 def zero_of_one_process(run: LintContext) -> Iterator[Finding]:
     """ZeRO 2 or 3 runs with a single process and without offload, so it shards nothing."""
     stage, world = stage_of(run), run.world
@@ -195,7 +181,7 @@ zero_stage_left_out = rows(
 _MOVED_KEYS: Final = ("gradient_clipping", "bf16.check_grad_overflow")
 
 
-@rule("default-moved", "warning", "silent", consumers=("deepspeed",), reads=("deepspeed:*",))
+@rule("warning", "silent", consumers=("deepspeed",), reads=("deepspeed:*",))
 def default_moved(run: LintContext) -> Iterator[Finding]:
     """A key is missing whose default differs between releases."""
     documents = run.of("deepspeed") if run.deepspeed_reader == "plain" else ()
@@ -235,13 +221,7 @@ def _by_llava(run: LintContext) -> bool:
     return any(str(at.value).lower() == "true" for at in run.each("trainer", "lora_enable"))
 
 
-@rule(
-    "weights-not-gathered-on-save",
-    "warning",
-    "save",
-    consumers=("deepspeed", "transformers"),
-    reads=STAGE,
-)
+@rule("warning", "save", consumers=("deepspeed", "transformers"), reads=STAGE)
 def weights_not_gathered_on_save(run: LintContext) -> Iterator[Finding]:
     """Checkpoints at stage 3 contain no weights that other programs can load."""
     if has_adapter(run) or _by_llava(run):

@@ -21,13 +21,7 @@ _SAME: Final[Mapping[str, str]] = {
 "Scheduler"; deepspeed 0.19.8 runtime/lr_schedules.py."""
 
 
-@rule(
-    "scheduler-overridden",
-    "error",
-    "silent",
-    consumers=("transformers",),
-    reads=("trainer:lr_scheduler_type",),
-)
+@rule("error", "silent", consumers=("transformers",), reads=("trainer:lr_scheduler_type",))
 def scheduler_overridden(run: LintContext) -> Iterator[Finding]:
     """A scheduler section in DeepSpeed's file overrides the trainer's schedule."""
     section = run.said("deepspeed", "scheduler.type", "scheduler")
@@ -46,7 +40,6 @@ def scheduler_overridden(run: LintContext) -> Iterator[Finding]:
 
 
 @rule(
-    "warmup-of-zero-steps",
     "error",
     "init",
     consumers=("deepspeed>=0.19.6",),
@@ -85,13 +78,7 @@ def _is_filled_with_none(run: LintContext) -> bool:
     return values[0].known and all(each.value in (0, None) for each in values)
 
 
-@rule(
-    "clipping-left-out",
-    "error",
-    "silent",
-    consumers=("deepspeed", "transformers"),
-    reads=("trainer:max_grad_norm",),
-)
+@rule("error", "silent", consumers=("deepspeed", "transformers"), reads=("trainer:max_grad_norm",))
 def clipping_left_out(run: LintContext) -> Iterator[Finding]:
     """The trainer's gradient clipping does not reach DeepSpeed."""
     asked = run.said("trainer", "max_grad_norm")
@@ -120,13 +107,7 @@ _OWN: Final = frozenset({"lion"})
 _CONSENT: Final = "zero_allow_untested_optimizer"
 
 
-@rule(
-    "untested-optimizer",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=("deepspeed:optimizer.type",),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=("deepspeed:optimizer.type",))
 def untested_optimizer(run: LintContext) -> Iterator[Finding]:
     """ZeRO accepts the optimizer only with `zero_allow_untested_optimizer`."""
     stage = stage_of(run)
@@ -174,13 +155,7 @@ _UNNAMED: Final = (
 )
 
 
-@rule(
-    "gradient-dtype-without-zero",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    reads=(f"deepspeed:{_DTYPE}",),
-)
+@rule("error", "init", consumers=("deepspeed",), reads=(f"deepspeed:{_DTYPE}",))
 def gradient_dtype_without_zero(run: LintContext) -> Iterator[Finding]:
     """Gradients are accumulated in another dtype than the model's, which only ZeRO supports."""
     stage, asked = stage_of(run), run.effective("deepspeed", _DTYPE)

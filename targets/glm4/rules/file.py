@@ -25,7 +25,7 @@ _EVALUATION: Final = "data_config.val_file"
 _CLASSES: Final = {"training_args": "seq2seq_training_arguments", "peft_config": "lora_config"}
 
 
-@rule("glm-4-file-refused", "error", "parse", consumers=("transformers",), reads=("glm4:*",))
+@rule("error", "parse", consumers=("transformers",), reads=("glm4:*",))
 def glm_4_file_refused(run: LintContext) -> Iterator[Finding]:
     """The classes of GLM-4's scripts refuse a configuration, or it makes the run fail."""
     for document in run.of(_KIND):
@@ -168,13 +168,7 @@ def _frozen(run: LintContext, document: Document) -> Iterator[Finding]:
 _COMMITS: Final = ("da2fe37", "f6ee34e", "3f79b54")
 
 
-@rule(
-    "key-outside-its-block",
-    "error",
-    "parse",
-    consumers=("transformers",),
-    reads=("glm4:data_config",),
-)
+@rule("error", "parse", consumers=("transformers",), reads=("glm4:data_config",))
 def key_outside_its_block(run: LintContext) -> Iterator[Finding]:
     """A key at the top of GLM-4's file belongs to its training arguments."""
     for document in run.of("glm4"):

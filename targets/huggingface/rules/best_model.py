@@ -24,13 +24,7 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 _OFTEN: Final = re.compile(r"(?:eval|save)\w*_(?:ratio|per_epoch|interval|freq|frequency|every)\b")
 
 
-@rule(
-    "best-model-cadence",
-    "error",
-    "parse",
-    consumers=("transformers",),
-    reads=("trainer:load_best_model_at_end",),
-)
+@rule("error", "parse", consumers=("transformers",), reads=("trainer:load_best_model_at_end",))
 def best_model_cadence(run: LintContext) -> Iterator[Finding]:
     """The best model is to be loaded, but saving and evaluation have different intervals."""
     for best in run.each("trainer", "load_best_model_at_end"):
@@ -145,13 +139,7 @@ def _word(value: Any) -> str:
     return "no" if value is False else str(value)
 
 
-@rule(
-    "best-model-of-weights-only",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=("trainer:save_only_model",),
-)
+@rule("error", "init", consumers=("transformers",), reads=("trainer:save_only_model",))
 def best_model_of_weights_only(run: LintContext) -> Iterator[Finding]:
     """The best model is to be loaded from checkpoints that the sharded engine cannot load."""
     only, best = (run.said("trainer", key) for key in ("save_only_model", "load_best_model_at_end"))
@@ -186,13 +174,7 @@ _HIGH: Final = re.compile(
 )
 
 
-@rule(
-    "best-model-upside-down",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    reads=("trainer:metric_for_best_model",),
-)
+@rule("warning", "silent", consumers=("transformers",), reads=("trainer:metric_for_best_model",))
 def best_model_upside_down(run: LintContext) -> Iterator[Finding]:
     """The best model is chosen by the wrong direction of its metric."""
     for document in run.of("trainer"):
@@ -244,13 +226,7 @@ def _upside_down(metric: Place, said: Place | None, greater: bool) -> Finding:
     )
 
 
-@rule(
-    "best-save-unguided",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=("trainer:save_strategy",),
-)
+@rule("error", "init", consumers=("transformers",), reads=("trainer:save_strategy",))
 def best_save_unguided(run: LintContext) -> Iterator[Finding]:
     """Only the best model is saved, but no setting defines which model is best."""
     for document in run.of("trainer"):
@@ -293,7 +269,6 @@ _CHOOSING: Final = ("load_best_model_at_end", "save_strategy=best")
 
 
 @rule(
-    "metric-not-returned",
     "error",
     "step",
     consumers=("transformers", "trl", "llamafactory"),

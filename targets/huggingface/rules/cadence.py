@@ -25,7 +25,6 @@ from tunec.schemas.frozen import replace
 
 
 @rule(
-    "evaluation-after-the-end",
     "warning",
     "silent",
     consumers=("transformers",),
@@ -111,7 +110,6 @@ _OTHERS: Final = (("save_steps", "save_strategy"), ("logging_steps", "logging_st
 
 
 @rule(
-    "interval-without-strategy",
     "warning",
     "silent",
     consumers=("transformers",),
@@ -235,7 +233,6 @@ _WORDS: Final = ("true", "false", "none", "null", "auto", "last", "latest", "yes
 
 
 @rule(
-    "resume-from-a-word",
     "warning",
     "resume",
     consumers=("transformers",),
@@ -284,7 +281,6 @@ def _is_handed_on(run: LintContext, place: Place) -> bool | None:
 
 
 @rule(
-    "resume-of-weights-only",
     "warning",
     "resume",
     consumers=("transformers",),

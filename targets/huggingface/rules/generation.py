@@ -29,7 +29,6 @@ _MUCH_GIB = 16
 
 
 @rule(
-    "evaluation-batch-above-training",
     "note",
     "out-of-memory",
     consumers=("transformers",),
@@ -116,14 +115,7 @@ _KEYS: Final = ("generation_max_length", "generation_num_beams")
 _ASKS: Final = "predict_with_generate"
 
 
-@rule(
-    "generation-keys-unread",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    reads=keys("hf", *_KEYS),
-    unless="declared",
-)
+@rule("warning", "silent", consumers=("transformers",), reads=keys("hf", *_KEYS), unless="declared")
 def generation_keys_unread(run: LintContext) -> Iterator[Finding]:
     """Evaluation has settings for generation, but does not generate."""
     for document in run.of("hf"):
@@ -175,13 +167,7 @@ generation_length_missing = rows(
 _FREES = ("eval_accumulation_steps", "batch_eval_metrics", "predict_with_generate")
 
 
-@rule(
-    "logits-kept-on-device",
-    "warning",
-    "out-of-memory",
-    consumers=("transformers",),
-    reads=("hf:metric_for_best_model",),
-)
+@rule("warning", "out-of-memory", consumers=("transformers",), reads=("hf:metric_for_best_model",))
 def logits_kept_on_device(run: LintContext) -> Iterator[Finding]:
     """Logits of all evaluation batches are kept on the device."""
     for document in run.of("hf"):
@@ -232,7 +218,6 @@ def _logits_finding(metric: Place, terms: tuple[Term, ...]) -> Finding:
 
 
 @rule(
-    "metric-of-the-loss-only",
     "error",
     "step",
     consumers=("transformers",),

@@ -34,13 +34,7 @@ _TELLING: Final = (*_SERIES, *_LLAVA, "conv_style", _PARTS[0], *_QWEN, *MINICPM_
 """Flags that identify a script."""
 
 
-@rule(
-    "script-settings-clash",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=keys("hf|sft", *_TELLING),
-)
+@rule("error", "init", consumers=("transformers",), reads=keys("hf|sft", *_TELLING))
 def script_settings_clash(run: LintContext) -> Iterator[Finding]:
     """Settings that a vision-language model's script refuses or silently ignores."""
     for document in run.of("hf", "sft"):

@@ -50,7 +50,6 @@ _VISUALGLM: Final = re.compile(r"(^|/)finetune_visualglm\.py$")
 
 
 @rule(
-    "script-flag-unknown",
     "error",
     "parse",
     consumers=("transformers",),
@@ -189,13 +188,7 @@ _OF_TRAINING: Final = (
 )
 
 
-@rule(
-    "training-not-asked-for",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    reads=("launch:script",),
-)
+@rule("warning", "silent", consumers=("transformers",), reads=("launch:script",))
 def training_not_asked_for(run: LintContext) -> Iterator[Finding]:
     """An example script of transformers has training flags, but not `--do_train`."""
     for document in run.of("hf", "sft"):
@@ -229,9 +222,7 @@ _MOST: Final = 1e-3
 ds_train_finetune.sh 1e-4 for the whole model."""
 
 
-@rule(
-    "chatglm-flags-clash", "error", "init", consumers=("transformers",), reads=("hf:prompt_column",)
-)
+@rule("error", "init", consumers=("transformers",), reads=("hf:prompt_column",))
 def chatglm_flags_clash(run: LintContext) -> Iterator[Finding]:
     """ChatGLM's ptuning/main.py refuses flags, or does not read them without others."""
     for document in run.of("hf"):

@@ -25,13 +25,7 @@ _OF_ACCUMULATION: Final = (
 )
 
 
-@rule(
-    "accelerator-config-refused",
-    "error",
-    "parse",
-    consumers=("transformers",),
-    reads=("trainer:accelerator_config",),
-)
+@rule("error", "parse", consumers=("transformers",), reads=("trainer:accelerator_config",))
 def accelerator_config_refused(run: LintContext) -> Iterator[Finding]:
     """accelerator_config has a key that accelerate does not know."""
     for document in run.of("trainer"):
@@ -60,7 +54,6 @@ _CPU_KEYS: Final = ("use_cpu", "no_cuda")
 
 
 @rule(
-    "cpu-beside-accelerators",
     "warning",
     "slow",
     consumers=("transformers", "accelerate"),
@@ -96,13 +89,7 @@ _ALONE: Final = "granite"
 """The model family whose fused loss is off by default."""
 
 
-@rule(
-    "liger-settings-unusable",
-    "error",
-    "silent",
-    consumers=("transformers",),
-    reads=(f"trainer:{_CONFIG}",),
-)
+@rule("error", "silent", consumers=("transformers",), reads=(f"trainer:{_CONFIG}",))
 def liger_settings_unusable(run: LintContext) -> Iterator[Finding]:
     """Settings of Liger's kernels are refused or never read."""
     for document in run.of("trainer"):
@@ -163,7 +150,6 @@ def _unknown(place: Place, name: str) -> Finding:
 
 
 @rule(
-    "unused-parameters-with-checkpointing",
     "error",
     "step",
     consumers=("transformers", "llamafactory", "axolotl"),
@@ -318,13 +304,7 @@ def _is_reentrant(run: LintContext) -> bool | None:
     return run.runs("transformers<5") if kwargs is None else False
 
 
-@rule(
-    "precision-set-too-late",
-    "error",
-    "silent",
-    consumers=("transformers",),
-    reads=keys("hf", *sorted(READ_ONCE)),
-)
+@rule("error", "silent", consumers=("transformers",), reads=keys("hf", *sorted(READ_ONCE)))
 def precision_set_too_late(run: LintContext) -> Iterator[Finding]:
     """A script sets mixed precision after its arguments have been created."""
     if run.of("deepspeed") or run.said("accelerate", "mixed_precision") is not None:
@@ -363,13 +343,7 @@ of an optimizer with two groups; deepspeed 0.16.9 to 0.19.8 runtime/engine.py dr
 (modelscope/ms-swift#8299, hiyouga/LlamaFactory#10144, OpenRLHF/OpenRLHF#1234)."""
 
 
-@rule(
-    "schedule-of-a-lost-group",
-    "error",
-    "step",
-    consumers=("deepspeed", "ms-swift"),
-    reads=reads_of(_LOST_GROUPS),
-)
+@rule("error", "step", consumers=("deepspeed", "ms-swift"), reads=reads_of(_LOST_GROUPS))
 def schedule_of_a_lost_group(run: LintContext) -> Iterator[Finding]:
     """An adapter runs under DeepSpeed with a torch whose schedules count parameter groups."""
     is_told = all(run.runs(each) and run.release(name).is_named for name, each in _COUNTING_GROUPS)

@@ -15,13 +15,7 @@ from tunec.compiler.lints.rule import ALWAYS, Finding, keys, rule
 _PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")
 
 
-@rule(
-    "hub-keys-without-push",
-    "note",
-    "silent",
-    consumers=("transformers",),
-    reads=keys("trainer", *_PUSH_KEYS),
-)
+@rule("note", "silent", consumers=("transformers",), reads=keys("trainer", *_PUSH_KEYS))
 def hub_keys_without_push(run: LintContext) -> Iterator[Finding]:
     """Keys for an upload to the Hub are set, but no upload is requested."""
     for document in run.of("trainer"):
@@ -46,7 +40,6 @@ _AT_SAVES: Final = ("checkpoint", "all_checkpoints")
 
 
 @rule(
-    "hub-without-saves",
     "warning",
     "silent",
     consumers=("transformers", "axolotl"),
@@ -79,7 +72,6 @@ _VARIABLES: Final = ("WANDB_PROJECT", "WANDB_NAME", "TENSORBOARD_LOGGING_DIR", "
 
 
 @rule(
-    "nothing-is-reported",
     "note",
     "silent",
     consumers=("transformers>=5",),
@@ -124,7 +116,6 @@ _NAME: Final = re.compile(r"(?:api_?key|token|secret)$", re.IGNORECASE)
 
 
 @rule(
-    "secret-in-file",
     "warning",
     "silent",
     consumers=("transformers",),
@@ -167,13 +158,7 @@ _READER: Final = "trackio"
 _EVERY: Final = "all"
 
 
-@rule(
-    "tracker-keys-unread",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    reads=keys("trainer", *_UNREAD_KEYS),
-)
+@rule("warning", "silent", consumers=("transformers",), reads=keys("trainer", *_UNREAD_KEYS))
 def tracker_keys_unread(run: LintContext) -> Iterator[Finding]:
     """Settings of one tracker are given, but another one is in use."""
     for document in run.of("hf", *TRL):
@@ -217,13 +202,7 @@ _MEANT: Final = {
 }
 
 
-@rule(
-    "tracker-not-supported",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=("trainer:report_to",),
-)
+@rule("error", "init", consumers=("transformers",), reads=("trainer:report_to",))
 def tracker_not_supported(run: LintContext) -> Iterator[Finding]:
     """The trainer does not support a requested tracker."""
     for place in run.each("trainer", "report_to"):
@@ -274,13 +253,7 @@ _SUFFIXES: Final = (
 _NAMELESS: Final = "write a name, or leave project out: it is huggingface then"
 
 
-@rule(
-    "tracker-project-refused",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    reads=("trainer:project",),
-)
+@rule("warning", "silent", consumers=("transformers",), reads=("trainer:project",))
 def tracker_project_refused(run: LintContext) -> Iterator[Finding]:
     """Trackio refuses or replaces a project name."""
     for document in run.of("hf", *TRL):
@@ -328,9 +301,7 @@ def _taken(at: Place, name: str, beside: Label) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "tracker-turned-off", "error", "init", consumers=("transformers",), reads=("trainer:report_to",)
-)
+@rule("error", "init", consumers=("transformers",), reads=("trainer:report_to",))
 def tracker_turned_off(run: LintContext) -> Iterator[Finding]:
     """An environment variable turns off a tracker that the arguments request."""
     asked = [

@@ -56,13 +56,7 @@ _LISTED: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
 }
 
 
-@rule(
-    "word-refused-later",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=keys("trainer", *_WORDS, *_LISTED),
-)
+@rule("error", "init", consumers=("transformers",), reads=keys("trainer", *_WORDS, *_LISTED))
 def word_refused_later(run: LintContext) -> Iterator[Finding]:
     """The trainer's arguments accept a word, but the code that reads it refuses it."""
     for key, (words, consequence, why) in _WORDS.items():
@@ -138,7 +132,6 @@ _COMPILE_KEYS: Final[tuple[tuple[str, str, Consequence], ...]] = (
 
 
 @rule(
-    "compile-word-unknown",
     "error",
     "init",
     consumers=("transformers", "accelerate"),

@@ -11,13 +11,7 @@ from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.launch.lines import behind
 
 
-@rule(
-    "accelerate-file-not-read",
-    "warning",
-    "silent",
-    consumers=("accelerate",),
-    reads=("accelerate:*",),
-)
+@rule("warning", "silent", consumers=("accelerate",), reads=("accelerate:*",))
 def accelerate_file_not_read(run: LintContext) -> Iterator[Finding]:
     """An accelerate file beside a command that does not read it."""
     commands = [e for e in launches(run) if e.value("launcher") not in (*STARTERS, "trl")]
@@ -65,7 +59,6 @@ deepspeed_fields_from_accelerate_config)."""
 
 
 @rule(
-    "keys-beside-deepspeed-file",
     "error",
     "init",
     consumers=("accelerate",),
@@ -101,7 +94,7 @@ def keys_beside_deepspeed_file(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule("launch-left-out", "error", "parse", consumers=("accelerate",), reads=("launch:launcher",))
+@rule("error", "parse", consumers=("accelerate",), reads=("launch:launcher",))
 def launch_left_out(run: LintContext) -> Iterator[Finding]:
     """accelerate is given its launcher's flags without `launch`."""
     for document in launches(run, "accelerate"):

@@ -17,7 +17,7 @@ from tunec.targets.launch.rules.launcher_values import has_word_for_script
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
 
-@rule("assignment-with-blanks", "error", "silent", consumers=("bash",), reads=COMMANDS)
+@rule("error", "silent", consumers=("bash",), reads=COMMANDS)
 def assignment_with_blanks(run: LintContext) -> Iterator[Finding]:
     """A shell script sets a variable with spaces around the `=`."""
     for document in scripts(run):
@@ -72,7 +72,7 @@ _PATTERN: Final = re.compile(r"(--?[\w-]+\s*\|\s*)+--?[\w-]+\s*\)")
 """A pattern of `case` with several flags: `--batch|-b)`."""
 
 
-@rule("command-cut-short", "error", "silent", consumers=("bash",), reads=COMMANDS)
+@rule("error", "silent", consumers=("bash",), reads=COMMANDS)
 def command_cut_short(run: LintContext) -> Iterator[Finding]:
     """A command over several lines that the shell splits into several commands."""
     for document in scripts(run):
@@ -112,7 +112,7 @@ _BLANK: Final = re.compile(r"(?:\\[ \t])+(?:--[A-Za-z].*)?")
 """A backslash before a blank: a word that is the blank, or begins with it."""
 
 
-@rule("blank-taken-for-a-word", "error", "parse", consumers=("bash",), reads=COMMANDS)
+@rule("error", "parse", consumers=("bash",), reads=COMMANDS)
 def blank_taken_for_a_word(run: LintContext) -> Iterator[Finding]:
     """A backslash in the middle of a line, left from a command that was joined into one line."""
     for document in scripts(run):
@@ -169,7 +169,7 @@ _STARTS: Final = re.compile(r"(.*/)?(python[\d.]*|torchrun|accelerate)")
 _FLAGS: Final = ("-m", "--module")
 
 
-@rule("file-for-a-module", "error", "parse", consumers=("torch", "accelerate"), reads=COMMANDS)
+@rule("error", "parse", consumers=("torch", "accelerate"), reads=COMMANDS)
 def file_for_a_module(run: LintContext) -> Iterator[Finding]:
     """The path of a file after -m, which takes the name of a module."""
     for document in scripts(run):
@@ -206,13 +206,7 @@ _OTHERWISE: Final = ("flags.m", "flags.module", "flags.no_python", "flags.run_pa
 _LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
 
 
-@rule(
-    "word-taken-for-script",
-    "error",
-    "parse",
-    consumers=("accelerate", "torch", "deepspeed"),
-    reads=("launch:script",),
-)
+@rule("error", "parse", consumers=("accelerate", "torch", "deepspeed"), reads=("launch:script",))
 def word_taken_for_script(run: LintContext) -> Iterator[Finding]:
     """A launcher takes a word before the script as the script."""
     for document in launches(run, *_LAUNCHERS):

@@ -17,7 +17,6 @@ _FABRIC: Final = {"NCCL_IB_DISABLE": ("1",), "NCCL_NET": ("socket",)}
 
 
 @rule(
-    "fast-link-turned-off",
     "warning",
     "slow",
     consumers=("torch",),
@@ -65,14 +64,7 @@ def _fast_finding(place: Place, what: str) -> Finding:
     )
 
 
-@rule(
-    "gloo-between-devices",
-    "warning",
-    "slow",
-    consumers=("transformers",),
-    reads=("trainer:ddp_backend",),
-    hardware=True,
-)
+@rule("warning", "slow", consumers=("transformers",), reads=("trainer:ddp_backend",), hardware=True)
 def gloo_between_devices(run: LintContext) -> Iterator[Finding]:
     """Processes with their own devices communicate by gloo, through host memory."""
     devices, world = run.environment.devices, run.value("parallel.world")
@@ -111,13 +103,7 @@ _NO: Final = ("", "false", "no", "off", "n", "f")
 """Words with the same effect as 0, the default."""
 
 
-@rule(
-    "number-variable-in-words",
-    "error",
-    "silent",
-    consumers=("nccl",),
-    reads=variables(*sorted(_NUMBERS)),
-)
+@rule("error", "silent", consumers=("nccl",), reads=variables(*sorted(_NUMBERS)))
 def number_variable_in_words(run: LintContext) -> Iterator[Finding]:
     """A variable of NCCL that is read as a number has a word as its value."""
     seen = set[str]()
@@ -148,14 +134,7 @@ _WHY: Final = (
 )
 
 
-@rule(
-    "peer-access-on-rtx-40",
-    "error",
-    "init",
-    consumers=("accelerate",),
-    reads=("launch:launcher",),
-    hardware=True,
-)
+@rule("error", "init", consumers=("accelerate",), reads=("launch:launcher",), hardware=True)
 def peer_access_on_rtx_40(run: LintContext) -> Iterator[Finding]:
     """RTX 40 cards without the variables that old drivers need."""
     devices = run.environment.devices.values()

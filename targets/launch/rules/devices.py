@@ -27,7 +27,6 @@ _NUMBERS: Final = re.compile(r"[\d,\s-]+")
 
 
 @rule(
-    "device-filter-refused",
     "error",
     "init",
     consumers=("deepspeed",),
@@ -149,7 +148,6 @@ def _filter_finding(place: Place, why: str, is_open: bool) -> Finding:
 
 
 @rule(
-    "device-order-unset",
     "warning",
     "silent",
     consumers=("torch",),
@@ -202,12 +200,7 @@ def _order_finding(run: LintContext, place: Place) -> Finding:
 
 
 @rule(
-    "devices-left-idle",
-    "warning",
-    "slow",
-    consumers=("torch", "accelerate"),
-    reads=("launch:launcher",),
-    hardware=True,
+    "warning", "slow", consumers=("torch", "accelerate"), reads=("launch:launcher",), hardware=True
 )
 def devices_left_idle(run: LintContext) -> Iterator[Finding]:
     """Devices are allocated or made visible without a process for each."""

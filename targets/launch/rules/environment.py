@@ -31,7 +31,6 @@ _OTHERWISE: Final = ("flags.no_ssh", "flags.no_ssh_check")
 
 
 @rule(
-    "variable-left-behind",
     "warning",
     "silent",
     consumers=("deepspeed",),
@@ -81,13 +80,7 @@ _OF_OTHERS: Final = ("HCCL_", "RCCL_", "ACCL_", "MCCL_", "CNCL_", "BKCL_")
 HCCL_ASYNC_ERROR_HANDLING)."""
 
 
-@rule(
-    "variable-misspelt",
-    "error",
-    "silent",
-    consumers=("torch", "nccl"),
-    reads=("launch:environment",),
-)
+@rule("error", "silent", consumers=("torch", "nccl"), reads=("launch:environment",))
 def variable_misspelt(run: LintContext) -> Iterator[Finding]:
     """The name of an environment variable is nearly one that programs read."""
     seen = set[tuple[str, str]]()
@@ -144,7 +137,7 @@ _DEFAULTS: Final = ("WANDB_MODE=online",)
 """Defaults of programs without the variable: wandb 0.31.0 sdk/wandb_settings.py `mode`."""
 
 
-@rule("variable-not-exported", "warning", "silent", consumers=("bash",), reads=COMMANDS)
+@rule("warning", "silent", consumers=("bash",), reads=COMMANDS)
 def variable_not_exported(run: LintContext) -> Iterator[Finding]:
     """A variable that programs read is set only in the shell."""
     for document in scripts(run):
@@ -202,7 +195,7 @@ _EXPORTED: Final = re.compile(r"\s*export\s+([A-Z][A-Z0-9_]*)=")
 _NOTHING: Final = re.compile(r"\s*(?:#.*|(?:export\s+)?\w+=\S*|(?:echo|date|wait)\b.*|)")
 
 
-@rule("variable-set-too-late", "error", "silent", consumers=("torch", "nccl"), reads=COMMANDS)
+@rule("error", "silent", consumers=("torch", "nccl"), reads=COMMANDS)
 def variable_set_too_late(run: LintContext) -> Iterator[Finding]:
     """An environment variable is exported after the last run of the script."""
     for document in scripts(run):
@@ -255,7 +248,7 @@ _DIGITS: Final = re.compile(r"\d")
 _SCRIPT_LIKE: Final = 0.85
 
 
-@rule("script-variable-misspelt", "warning", "parse", consumers=("bash",), reads=COMMANDS)
+@rule("warning", "parse", consumers=("bash",), reads=COMMANDS)
 def script_variable_misspelt(run: LintContext) -> Iterator[Finding]:
     """A script sets a variable under one name and uses it under a similar one."""
     for document in scripts(run):

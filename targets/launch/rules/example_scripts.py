@@ -27,11 +27,7 @@ _FILES: Final = ("train_file", "validation_file")
 
 
 @rule(
-    "example-data-refused",
-    "error",
-    "parse",
-    consumers=("transformers",),
-    reads=keys("hf|sft", "config_overrides", *_FILES),
+    "error", "parse", consumers=("transformers",), reads=keys("hf|sft", "config_overrides", *_FILES)
 )
 def example_data_refused(run: LintContext) -> Iterator[Finding]:
     """Data or settings that an example script of transformers refuses when it reads its flags."""
@@ -83,7 +79,6 @@ batch."""
 
 
 @rule(
-    "example-value-refused",
     "error",
     "init",
     consumers=("transformers",),
@@ -146,13 +141,7 @@ _RECIPES: Final = re.compile(r"(?:\A|/)run_(?:sft|dpo|orpo|cpt)\.py\Z")
 """huggingface/alignment-handbook up to ae3f44f scripts: `H4ArgumentParser`."""
 
 
-@rule(
-    "recipe-flag-without-sign",
-    "error",
-    "parse",
-    consumers=("transformers",),
-    reads=("launch:script",),
-)
+@rule("error", "parse", consumers=("transformers",), reads=("launch:script",))
 def recipe_flag_without_sign(run: LintContext) -> Iterator[Finding]:
     """A recipe is a plain argument, beside flags that its parser then refuses."""
     for document in launches(run):
@@ -208,13 +197,7 @@ _SWITCHES: Final[Mapping[str, tuple[str, str, Consequence]]] = {
 }
 
 
-@rule(
-    "starcoder-switch-inverted",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=("launch:script",),
-)
+@rule("error", "init", consumers=("transformers",), reads=("launch:script",))
 def starcoder_switch_inverted(run: LintContext) -> Iterator[Finding]:
     """A switch of StarCoder's script does the opposite of its name, or nothing."""
     for document in launches(run):

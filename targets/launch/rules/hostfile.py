@@ -10,7 +10,7 @@ from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
 
-@rule("hostfile-refused", "error", "init", consumers=("deepspeed",), reads=("hostfile:*",))
+@rule("error", "init", consumers=("deepspeed",), reads=("hostfile:*",))
 def hostfile_refused(run: LintContext) -> Iterator[Finding]:
     """The deepspeed launcher refuses a line of the hostfile."""
     for document, entries in hostfiles(run):
@@ -41,7 +41,6 @@ def hostfile_refused(run: LintContext) -> Iterator[Finding]:
 
 
 @rule(
-    "more-processes-than-slots",
     "error",
     "init",
     consumers=("deepspeed",),

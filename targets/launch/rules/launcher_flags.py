@@ -33,13 +33,7 @@ _READS: Final = flags(
 )
 
 
-@rule(
-    "launcher-flag-of-another",
-    "error",
-    "parse",
-    consumers=("torch", "deepspeed", "accelerate"),
-    reads=_READS,
-)
+@rule("error", "parse", consumers=("torch", "deepspeed", "accelerate"), reads=_READS)
 def launcher_flag_of_another(run: LintContext) -> Iterator[Finding]:
     """A launcher is given a flag that only another launcher has."""
     for document in launches(run, *_OWN):
@@ -84,13 +78,7 @@ _UNDASHED: Final = "deepspeed"
 """The launcher whose parser has its flags only with `_`."""
 
 
-@rule(
-    "launcher-flag-unknown",
-    "error",
-    "parse",
-    consumers=("torch", "deepspeed", "accelerate"),
-    reads=("launch:flags",),
-)
+@rule("error", "parse", consumers=("torch", "deepspeed", "accelerate"), reads=("launch:flags",))
 def launcher_flag_unknown(run: LintContext) -> Iterator[Finding]:
     """A flag that no release of the launcher has."""
     for document in launches(run, *FLAGS):
@@ -165,13 +153,7 @@ _FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
 _OF_ACCELERATE: Final = re.compile(r"(?i)accelerate|zero[-_]?[123]|fsdp|multi[-_]gpu|deepspeed")
 
 
-@rule(
-    "launcher-flags-behind-script",
-    "error",
-    "silent",
-    consumers=("torch", "deepspeed", "accelerate"),
-    reads=("launch:script",),
-)
+@rule("error", "silent", consumers=("torch", "deepspeed", "accelerate"), reads=("launch:script",))
 def launcher_flags_behind_script(run: LintContext) -> Iterator[Finding]:
     """A launcher's flags follow the script, which gets them instead."""
     for document in launches(run, *_FLAGS):
@@ -225,9 +207,7 @@ _REPEATED: Final = ("--set", "--add", "--override", "-o", "--dataset", "--datase
 """Flags that programs accept several times."""
 
 
-@rule(
-    "flag-given-twice", "warning", "silent", consumers=("transformers",), reads=("launch:script",)
-)
+@rule("warning", "silent", consumers=("transformers",), reads=("launch:script",))
 def flag_given_twice(run: LintContext) -> Iterator[Finding]:
     """A command has a flag twice, and the last value counts."""
     for document in launches(run):

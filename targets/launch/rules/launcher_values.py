@@ -91,7 +91,6 @@ _NARROW: Final = ("openmpi", "mpich", "impi", "mvapich")
 
 
 @rule(
-    "launcher-value-refused",
     "error",
     "init",
     consumers=("torch", "deepspeed", "accelerate"),
@@ -158,13 +157,7 @@ def has_word_for_script(document: Document) -> bool:
     return isinstance(script, list) and bool(script) and str(script[0]).lower() in _WORDS
 
 
-@rule(
-    "switch-with-a-value",
-    "error",
-    "parse",
-    consumers=("accelerate", "torch", "deepspeed"),
-    reads=("launch:script",),
-)
+@rule("error", "parse", consumers=("accelerate", "torch", "deepspeed"), reads=("launch:script",))
 def switch_with_a_value(run: LintContext) -> Iterator[Finding]:
     """A launcher's switch is followed by true or false, which the launcher takes as the script."""
     for document in launches(run, "accelerate", "torchrun", "deepspeed"):
@@ -200,7 +193,7 @@ _ENGINE_DEEPSPEED: Final = frozenset(
 _SWITCHES: Final[Mapping[str, str]] = {"use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP"}
 
 
-@rule("engine-flags-unread", "error", "silent", consumers=("accelerate",), reads=("launch:flags",))
+@rule("error", "silent", consumers=("accelerate",), reads=("launch:flags",))
 def engine_flags_unread(run: LintContext) -> Iterator[Finding]:
     """Settings of an engine that accelerate does not start."""
     files = run.of("accelerate")
@@ -242,7 +235,7 @@ def _flags_of(document: Document, switch: str) -> Iterator[Place]:
 _ENGINES: Final = ("multi_gpu", "cpu", "tpu", "use_deepspeed", "use_fsdp")
 
 
-@rule("launch-engines-exclude", "error", "parse", consumers=("accelerate",), reads=flags(*_ENGINES))
+@rule("error", "parse", consumers=("accelerate",), reads=flags(*_ENGINES))
 def launch_engines_exclude(run: LintContext) -> Iterator[Finding]:
     """Switches of accelerate that exclude each other."""
     for document in launches(run, "accelerate"):

@@ -32,7 +32,6 @@ _FORMS: Final = (
 
 
 @rule(
-    "address-refused",
     "error",
     "init",
     consumers=("torch",),
@@ -71,7 +70,7 @@ _OWN_PLACE: Final = re.compile(
 """In single quotes the shell of each node expands the name, not the one that calls srun."""
 
 
-@rule("meeting-of-another-name", "error", "hang", consumers=("torch",), reads=COMMANDS)
+@rule("error", "hang", consumers=("torch",), reads=COMMANDS)
 def meeting_of_another_name(run: LintContext) -> Iterator[Finding]:
     """Nodes meet under an id, or at an address, that differs on each of them."""
     batches = {each.name for each in run.of("slurm")}
@@ -132,7 +131,6 @@ _BRANCHES: Final = re.compile(r"\b(?:if|else|elif)\b")
 
 
 @rule(
-    "port-taken",
     "error",
     "init",
     consumers=("torch", "deepspeed", "accelerate"),
@@ -269,13 +267,7 @@ _VARIABLE_FLAGS: Final = {
 _ELSEWHERE: Final = ("flags.standalone", "flags.rdzv_endpoint", "flags.rdzv_backend", "hostfile")
 
 
-@rule(
-    "port-variable-not-read",
-    "warning",
-    "silent",
-    consumers=("torch", "deepspeed"),
-    reads=variables(*_VARIABLE_FLAGS),
-)
+@rule("warning", "silent", consumers=("torch", "deepspeed"), reads=variables(*_VARIABLE_FLAGS))
 def port_variable_not_read(run: LintContext) -> Iterator[Finding]:
     """A variable of the rendezvous is set, and the launcher sets it itself."""
     for document in launches(run, "torchrun", "deepspeed"):

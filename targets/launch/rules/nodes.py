@@ -30,7 +30,7 @@ _BRIDGES: Final = ("docker", "virbr", "veth")
 may choose."""
 
 
-@rule("loopback-between-nodes", "error", "hang", consumers=("nccl",), reads=variables(*_NAMES))
+@rule("error", "hang", consumers=("nccl",), reads=variables(*_NAMES))
 def loopback_between_nodes(run: LintContext) -> Iterator[Finding]:
     """Several nodes are to communicate over their own loopback."""
     for document in launches(run):
@@ -72,13 +72,7 @@ node_rank_missing = rows(
 )
 
 
-@rule(
-    "nodes-train-apart",
-    "error",
-    "silent",
-    consumers=("torch", "accelerate"),
-    reads=("slurm:nodes",),
-)
+@rule("error", "silent", consumers=("torch", "accelerate"), reads=("slurm:nodes",))
 def nodes_train_apart(run: LintContext) -> Iterator[Finding]:
     """Slurm starts a launcher on several nodes, and each node trains alone."""
     steps = {each.name: each for each in launches(run, "srun")}
@@ -120,7 +114,7 @@ def _is_joined(document: Document, step: Document) -> bool:
 _WHERE = ("flags.master_addr", "flags.rdzv_endpoint")
 
 
-@rule("nodes-without-meeting-point", "error", "hang", consumers=("torch",), reads=("launch:nodes",))
+@rule("error", "hang", consumers=("torch",), reads=("launch:nodes",))
 def nodes_without_meeting_point(run: LintContext) -> Iterator[Finding]:
     """Each of several nodes waits for the others at its own address."""
     for document in launches(run, "torchrun"):
@@ -179,7 +173,7 @@ _KEYS: Final = ("flags.node_rank", "flags.machine_rank")
 _RANK_OF_TASK: Final = "inside srun bash -c '... --node_rank $SLURM_NODEID ...'"
 
 
-@rule("one-rank-for-every-node", "error", "hang", consumers=("torch", "accelerate"), reads=COMMANDS)
+@rule("error", "hang", consumers=("torch", "accelerate"), reads=COMMANDS)
 def one_rank_for_every_node(run: LintContext) -> Iterator[Finding]:
     """Slurm starts a launcher on every node, and each gets the same node rank."""
     starters = {each.name: each.value("launcher") for each in launches(run, *STARTERS)}
@@ -304,7 +298,6 @@ _PAIRS: Final = (
 
 
 @rule(
-    "rank-beyond-nodes",
     "error",
     "hang",
     consumers=("torch", "accelerate"),

@@ -22,7 +22,6 @@ from tunec.targets.launch.rules.slurm import given_to
 
 
 @rule(
-    "more-processes-than-devices",
     "error",
     "init",
     consumers=("accelerate", "torch", "deepspeed"),
@@ -55,11 +54,7 @@ def _number(place: Place) -> Place:
 
 
 @rule(
-    "one-device-for-multi-gpu",
-    "error",
-    "parse",
-    consumers=("accelerate",),
-    reads=("accelerate:gpu_ids", *flags("multi_gpu")),
+    "error", "parse", consumers=("accelerate",), reads=("accelerate:gpu_ids", *flags("multi_gpu"))
 )
 def one_device_for_multi_gpu(run: LintContext) -> Iterator[Finding]:
     """accelerate is configured for several devices and given one."""
@@ -101,7 +96,6 @@ def _is_one(place: Place) -> bool:
 
 
 @rule(
-    "several-devices-in-one-process",
     "warning",
     "slow",
     consumers=("transformers", "llamafactory", "trl"),
@@ -186,11 +180,7 @@ def _what(run: LintContext, document: Document) -> tuple[str, str, Consequence]:
 
 
 @rule(
-    "world-size-differs",
-    "error",
-    "init",
-    consumers=("accelerate", "torch", "deepspeed"),
-    reads=("slot:parallel.world",),
+    "error", "init", consumers=("accelerate", "torch", "deepspeed"), reads=("slot:parallel.world",)
 )
 def world_size_differs(run: LintContext) -> Iterator[Finding]:
     """Files, or a file and --world-size, count processes differently."""
@@ -257,13 +247,7 @@ _TOOLS: Final = re.compile(
 )
 
 
-@rule(
-    "world-without-launcher",
-    "error",
-    "silent",
-    consumers=("torch", "accelerate"),
-    reads=variables("WORLD_SIZE"),
-)
+@rule("error", "silent", consumers=("torch", "accelerate"), reads=variables("WORLD_SIZE"))
 def world_without_launcher(run: LintContext) -> Iterator[Finding]:
     """A script sets WORLD_SIZE, and starts one process without a rank."""
     for document in launches(run, "python"):

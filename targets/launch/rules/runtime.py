@@ -23,7 +23,7 @@ _SINCE: Final = (("expandable_segments", "2.1"), ("pinned_use_background_threads
 second, was opened in September 2024, after torch 2.4."""
 
 
-@rule("allocator-setting-refused", "error", "load", consumers=("torch",), reads=variables(*_NAMES))
+@rule("error", "load", consumers=("torch",), reads=variables(*_NAMES))
 def allocator_setting_refused(run: LintContext) -> Iterator[Finding]:
     """torch's allocator refuses a setting."""
     seen = set[str]()
@@ -85,13 +85,7 @@ def _refused_setting(place: Place, name: str, why: str, mend: str) -> Finding:
     )
 
 
-@rule(
-    "cpu-optimizer-on-one-thread",
-    "warning",
-    "slow",
-    consumers=("torch", "deepspeed"),
-    reads=("slot:zero.offload_optimizer",),
-)
+@rule("warning", "slow", consumers=("torch", "deepspeed"), reads=("slot:zero.offload_optimizer",))
 def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
     """The optimizer runs on the CPU with a single thread in each process."""
     offload = run.slot("zero.offload_optimizer")
@@ -192,7 +186,6 @@ _VARIABLES: Final = tuple(
 
 
 @rule(
-    "debugging-left-on",
     "warning",
     "slow",
     consumers=("torch", "accelerate"),
@@ -242,7 +235,7 @@ _NEW: Final = "PYTORCH_ALLOC_CONF"
 _OLD: Final = "PYTORCH_CUDA_ALLOC_CONF"
 
 
-@rule("variable-of-a-newer-torch", "warning", "silent", consumers=("torch",), reads=variables(_NEW))
+@rule("warning", "silent", consumers=("torch",), reads=variables(_NEW))
 def variable_of_a_newer_torch(run: LintContext) -> Iterator[Finding]:
     """The allocator's new variable, with a torch that only reads the old one."""
     if run.runs("torch<2.8") is not True:

@@ -17,7 +17,7 @@ _TEXT: Final = re.compile(r"""(?<!<)<<-?\s*["'\\]?([A-Za-z_]\w*)""")
 _VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
 
 
-@rule("batch-directive-not-read", "error", "silent", consumers=("slurm",), reads=("slurm:*",))
+@rule("error", "silent", consumers=("slurm",), reads=("slurm:*",))
 def batch_directive_not_read(run: LintContext) -> Iterator[Finding]:
     """sbatch does not read a line of options, or reads it differently."""
     for document in run.of("slurm"):
@@ -124,7 +124,7 @@ _MISSPELT_OPTIONS: Final = frozenset(
 _LIKE: Final = 0.85
 
 
-@rule("batch-option-misspelt", "error", "parse", consumers=("slurm",), reads=("slurm:*",))
+@rule("error", "parse", consumers=("slurm",), reads=("slurm:*",))
 def batch_option_misspelt(run: LintContext) -> Iterator[Finding]:
     """An option of Slurm is nearly one of sbatch's."""
     for document in run.of("slurm"):
@@ -154,13 +154,7 @@ def _option_finding(place: Place, near: str) -> Finding:
 _DEVICES: Final = re.compile(r"(?:(?:gres/)?gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,6})(?:\(.*\))?")
 
 
-@rule(
-    "more-than-allocated",
-    "error",
-    "init",
-    consumers=("torch", "accelerate", "deepspeed"),
-    reads=("slurm:*",),
-)
+@rule("error", "init", consumers=("torch", "accelerate", "deepspeed"), reads=("slurm:*",))
 def more_than_allocated(run: LintContext) -> Iterator[Finding]:
     """A launcher starts more processes or nodes than Slurm gives the job."""
     for document in launches(run, "torchrun", "accelerate", "deepspeed"):
@@ -250,7 +244,7 @@ _ASKING: Final = (
 )
 
 
-@rule("no-device-asked-for", "warning", "init", consumers=("slurm",), reads=("slurm:*",))
+@rule("warning", "init", consumers=("slurm",), reads=("slurm:*",))
 def no_device_asked_for(run: LintContext) -> Iterator[Finding]:
     """A job that trains on several devices requests none of Slurm."""
     asking = {each.name for each in launches(run, "srun") if _asks(each)}
@@ -287,7 +281,6 @@ _RESUME: Final = (
 
 
 @rule(
-    "requeued-from-the-start",
     "warning",
     "silent",
     consumers=("transformers", "axolotl", "llamafactory"),

@@ -24,7 +24,7 @@ from tunec.targets.launch.lines import at_line, lines
 _REMOTE: Final = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush|parallel|ray|orterun)\b")
 
 
-@rule("nodes-without-srun", "error", "silent", consumers=("slurm",), reads=("slurm:nodes",))
+@rule("error", "silent", consumers=("slurm",), reads=("slurm:nodes",))
 def nodes_without_srun(run: LintContext) -> Iterator[Finding]:
     """The script of a job with several nodes starts its command only on the first one."""
     for document in launches(run, "torchrun", "accelerate", "python"):
@@ -73,13 +73,7 @@ _PROCESSES_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 _ONE_A_NODE: Final = {"srun": "--ntasks-per-node 1", "mpirun": "-npernode 1"}
 
 
-@rule(
-    "processes-started-twice",
-    "error",
-    "hang",
-    consumers=("torch", "accelerate", "deepspeed"),
-    reads=("launch:launcher",),
-)
+@rule("error", "hang", consumers=("torch", "accelerate", "deepspeed"), reads=("launch:launcher",))
 def processes_started_twice(run: LintContext) -> Iterator[Finding]:
     """Slurm or MPI starts a launcher for each device, and each starts as many processes."""
     yield from _within(run)
@@ -199,7 +193,7 @@ _SLURM_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 """For each variable the options that set it, and those that request the same in another way."""
 
 
-@rule("slurm-variable-unset", "error", "init", consumers=("slurm",), reads=("slurm:*",))
+@rule("error", "init", consumers=("slurm",), reads=("slurm:*",))
 def slurm_variable_unset(run: LintContext) -> Iterator[Finding]:
     """A script reads a variable of Slurm whose option is not given."""
     for document in run.of("launch"):
@@ -251,13 +245,7 @@ _TOLD: Final = ("SLURM_PROCID", "SLURM_LOCALID", "RANK=", "init_distributed", "P
 """Words of a script that assigns ranks in another way."""
 
 
-@rule(
-    "tasks-train-apart",
-    "error",
-    "silent",
-    consumers=("accelerate", "transformers"),
-    reads=("launch:launcher",),
-)
+@rule("error", "silent", consumers=("accelerate", "transformers"), reads=("launch:launcher",))
 def tasks_train_apart(run: LintContext) -> Iterator[Finding]:
     """Slurm or MPI starts several tasks that do not know of each other."""
     pairs = StartedCommands(launches(run, *STARTERS), ())

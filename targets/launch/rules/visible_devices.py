@@ -22,7 +22,6 @@ from tunec.targets.launch.rules.slurm import given_to, of_file
 
 
 @rule(
-    "visible-device-missing",
     "error",
     "silent",
     consumers=("torch",),
@@ -75,7 +74,7 @@ def _beyond(place: Place, most: int, name: str) -> Iterator[Finding]:
     )
 
 
-@rule("visible-device-twice", "error", "init", consumers=("torch",), reads=VISIBLE_DEVICES)
+@rule("error", "init", consumers=("torch",), reads=VISIBLE_DEVICES)
 def visible_device_twice(run: LintContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES names a device twice, and leaves none."""
     for document in launches(run):
@@ -100,7 +99,7 @@ _NONE: Final = frozenset({"-1", "", "none", "void", "nodevfiles"})
 """Values by which users hide all devices."""
 
 
-@rule("visible-device-unreadable", "error", "init", consumers=("torch",), reads=VISIBLE_DEVICES)
+@rule("error", "init", consumers=("torch",), reads=VISIBLE_DEVICES)
 def visible_device_unreadable(run: LintContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES cannot be parsed to its end."""
     for document in launches(run):
@@ -130,13 +129,7 @@ def _unreadable(place: Place, names: tuple[str, ...], odd: int) -> Finding:
 _OVERRIDDEN_COUNTS = ("flags.num_gpus", "flags.num_accelerators")
 
 
-@rule(
-    "visible-devices-overridden",
-    "error",
-    "silent",
-    consumers=("deepspeed", "accelerate"),
-    reads=VISIBLE_DEVICES,
-)
+@rule("error", "silent", consumers=("deepspeed", "accelerate"), reads=VISIBLE_DEVICES)
 def visible_devices_overridden(run: LintContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES is set before a launcher that has its own selection."""
     for document in launches(run, "deepspeed"):
@@ -199,7 +192,6 @@ def _word(place: Place) -> str:
 
 
 @rule(
-    "more-processes-than-visible",
     "error",
     "init",
     consumers=("torch", "accelerate"),
@@ -239,13 +231,7 @@ _FILTERS = ("flags.include", "flags.i", "flags.exclude", "flags.e")
 _INCLUDE_COUNTS = ("flags.num_gpus", "flags.num_accelerators", "flags.num_nodes")
 
 
-@rule(
-    "include-with-count",
-    "error",
-    "parse",
-    consumers=("deepspeed",),
-    reads=keys("launch", *_FILTERS),
-)
+@rule("error", "parse", consumers=("deepspeed",), reads=keys("launch", *_FILTERS))
 def include_with_count(run: LintContext) -> Iterator[Finding]:
     """The deepspeed launcher gets devices both by name and by number."""
     for document in launches(run, "deepspeed"):

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
-from tunec.compiler.lints.conditions import Pair, in_words, refused_pair, where
+from tunec.compiler.lints.conditions import Pair, check_pair, in_words, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import launches
@@ -68,13 +68,7 @@ _WITHOUT: Final = (
 )
 
 
-@rule(
-    "flag-not-read-by-llama-cookbook",
-    "warning",
-    "silent",
-    consumers=("llama-cookbook",),
-    reads=("llama-cookbook:*",),
-)
+@rule("warning", "silent", consumers=("llama-cookbook",), reads=("llama-cookbook:*",))
 def flag_not_read_by_llama_cookbook(run: LintContext) -> Iterator[Finding]:
     """A flag that llama-cookbook's finetuning does not have, or ignores beside others."""
     for document in run.of(_KIND):
@@ -176,19 +170,12 @@ _WITHOUT_CCL: Final = "accelerate>=1.13"
 _FAMILIES: Final = ("llama", "mllama")
 
 
-@rule(
-    "flags-refused-by-llama-cookbook",
-    "error",
-    "init",
-    consumers=("llama-cookbook",),
-    reads=("llama-cookbook:*",),
-    hardware=True,
-)
+@rule("error", "init", consumers=("llama-cookbook",), reads=("llama-cookbook:*",), hardware=True)
 def flags_refused_by_llama_cookbook(run: LintContext) -> Iterator[Finding]:
     """Flags that llama-cookbook's finetuning refuses, or that cannot train."""
     for document in run.of(KIND):
         for pair in _PAIRS:
-            yield from refused_pair(run, document, pair)
+            yield from check_pair(run, document, pair)
         yield from _words(document)
         yield from _model(run, document)
         yield from _alone(run, document)

@@ -17,13 +17,7 @@ from tunec.schemas.frozen import replace
 from tunec.targets.llamafactory.templates import sees, since, template_names, templates_of
 
 
-@rule(
-    "template-of-another-family",
-    "warning",
-    "silent",
-    consumers=("llamafactory",),
-    reads=("llamafactory:template",),
-)
+@rule("warning", "silent", consumers=("llamafactory",), reads=("llamafactory:template",))
 def template_of_another_family(run: LintContext) -> Iterator[Finding]:
     """The chat template belongs to another family of models."""
     for document in run.of("llamafactory"):
@@ -79,12 +73,7 @@ def _of_nobody(run: LintContext, at: Place, fitting: str) -> Iterator[Finding]:
 
 
 @rule(
-    "template-of-another-release",
-    "error",
-    "load",
-    consumers=("llamafactory",),
-    reads=("llamafactory:template",),
-    unless="quoted",
+    "error", "load", consumers=("llamafactory",), reads=("llamafactory:template",), unless="quoted"
 )
 def template_of_another_release(run: LintContext) -> Iterator[Finding]:
     """A template that the release of LLaMA-Factory does not have."""
@@ -123,13 +112,7 @@ _WORDS: Final = ("llama3",)
 _EMBEDDINGS: Final = frozenset({"embed_tokens", "lm_head"})
 
 
-@rule(
-    "turn-words-untrained",
-    "warning",
-    "silent",
-    consumers=("llamafactory",),
-    reads=("llamafactory:template",),
-)
+@rule("warning", "silent", consumers=("llamafactory",), reads=("llamafactory:template",))
 def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
     """An adapter is trained with turn tokens whose embeddings the base model never trained."""
     for lora in loras(run):
@@ -182,13 +165,7 @@ _BEFORE: Final = ("dispatch_batches", "split_batches")
 """Keys of earlier releases that decide which process reads the data."""
 
 
-@rule(
-    "streamed-batches-handed-out",
-    "error",
-    "step",
-    consumers=("llamafactory",),
-    reads=("llamafactory:streaming",),
-)
+@rule("error", "step", consumers=("llamafactory",), reads=("llamafactory:streaming",))
 def streamed_batches_handed_out(run: LintContext) -> Iterator[Finding]:
     """One process reads a stream for all, and concatenates batches of several lengths."""
     world = run.world.value if run.world is not None else None
@@ -259,13 +236,7 @@ _TOGETHER: Final = 2
 """Frames of one token: config.json `vision_config.temporal_patch_size`."""
 
 
-@rule(
-    "video-longer-than-sequence",
-    "warning",
-    "step",
-    consumers=("llamafactory",),
-    reads=("llamafactory:cutoff_len",),
-)
+@rule("warning", "step", consumers=("llamafactory",), reads=("llamafactory:cutoff_len",))
 def video_longer_than_sequence(run: LintContext) -> Iterator[Finding]:
     """A video with the requested frames and pixels has more tokens than the sequence."""
     for document in run.of("llamafactory"):

@@ -6,10 +6,10 @@ from typing import Final
 from tunec.compiler.lints.conditions import (
     Need,
     Pair,
+    check_need,
+    check_pair,
     first_keys,
-    refused_alone,
     refused_beside,
-    refused_pair,
     where,
 )
 from tunec.compiler.lints.context import LintContext
@@ -151,7 +151,6 @@ _LOGGERS: Final = ("wandb", "tensorboard", "trackio", "none")
 
 
 @rule(
-    "refused-together",
     "error",
     "parse",
     consumers=("llamafactory",),
@@ -168,7 +167,7 @@ def refused_together(run: LintContext) -> Iterator[Finding]:
         if document.is_view:
             continue
         for pair in _PAIRS:
-            yield from refused_pair(run, document, pair)
+            yield from check_pair(run, document, pair)
         yield from _in_dpo(run, document)
         yield from _in_ppo(run, document)
         yield from _expanded(run, document)
@@ -288,7 +287,6 @@ _NEEDS: Final = (
 
 
 @rule(
-    "refused-without",
     "error",
     "parse",
     consumers=("llamafactory",),
@@ -304,7 +302,7 @@ def refused_without(run: LintContext) -> Iterator[Finding]:
         is_doubtful = _is_open(run, document)
         for need in _NEEDS if is_part else (*_OF_DATA, *_NEEDS):
             is_left_out = is_part and need.why == _NO_DATA and document.get("dataset") is None
-            for finding in refused_alone(run, document, need):
+            for finding in check_need(run, document, need):
                 if need.why in told:
                     continue
                 if is_doubtful and need.why == _NO_DATA:

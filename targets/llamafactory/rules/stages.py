@@ -29,13 +29,7 @@ _OF_A_STAGE: Final = tuple(
 )
 
 
-@rule(
-    "refused-outside-its-stage",
-    "error",
-    "parse",
-    consumers=("llamafactory",),
-    reads=("llamafactory:stage",),
-)
+@rule("error", "parse", consumers=("llamafactory",), reads=("llamafactory:stage",))
 def refused_outside_its_stage(run: LintContext) -> Iterator[Finding]:
     """An option that LLaMA-Factory accepts in one stage only."""
     yield from found(_OF_A_STAGE, run)
@@ -60,13 +54,7 @@ _OTHERS: Final = ("hinge", "ipo")
 by LLaMA-Factory itself, and `dpo-loss-unknown` checks kto_pair."""
 
 
-@rule(
-    "preference-loss-not-computed",
-    "error",
-    "silent",
-    consumers=("llamafactory",),
-    reads=("llamafactory:pref_loss",),
-)
+@rule("error", "silent", consumers=("llamafactory",), reads=("llamafactory:pref_loss",))
 def preference_loss_not_computed(run: LintContext) -> Iterator[Finding]:
     """A preference loss that LLaMA-Factory accepts and TRL does not compute."""
     for document in run.of("llamafactory"):
@@ -165,7 +153,6 @@ _STAGES: Final = ("pt", "sft", "rm", "ppo", "dpo", "kto")
 
 
 @rule(
-    "option-of-another-choice",
     "warning",
     "silent",
     consumers=("llamafactory",),
@@ -276,13 +263,7 @@ _OF_LANGUAGE: Final = frozenset(
 """Names of layers that occur in no projector."""
 
 
-@rule(
-    "projector-not-adapted",
-    "warning",
-    "silent",
-    consumers=("llamafactory>=0.9.2",),
-    reads=(f"llamafactory:{_SWITCH}",),
-)
+@rule("warning", "silent", consumers=("llamafactory>=0.9.2",), reads=(f"llamafactory:{_SWITCH}",))
 def projector_not_adapted(run: LintContext) -> Iterator[Finding]:
     """The projector is to be trained, and LoRA targets other layers."""
     for document in run.of("llamafactory"):

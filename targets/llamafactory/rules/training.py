@@ -24,12 +24,7 @@ _ON = ("1", "true", "y")
 
 
 @rule(
-    "deepspeed-without-torchrun",
-    "error",
-    "parse",
-    consumers=("llamafactory",),
-    reads=("llamafactory:deepspeed",),
-    hardware=True,
+    "error", "parse", consumers=("llamafactory",), reads=("llamafactory:deepspeed",), hardware=True
 )
 def deepspeed_without_torchrun(run: LintContext) -> Iterator[Finding]:
     """LLaMA-Factory starts one process without torchrun, and DeepSpeed is requested."""
@@ -75,7 +70,6 @@ _INDEX: Final = re.compile(r"\.\{\}\.")
 
 
 @rule(
-    "frozen-modules-missing",
     "error",
     "load",
     consumers=("llamafactory",),
@@ -171,13 +165,7 @@ _LATER: Final = frozenset(
 _FIRST: Final = "llamafactory<0.9.2"
 
 
-@rule(
-    "liger-not-for-the-model",
-    "warning",
-    "silent",
-    consumers=("llamafactory",),
-    reads=("llamafactory:enable_liger_kernel",),
-)
+@rule("warning", "silent", consumers=("llamafactory",), reads=("llamafactory:enable_liger_kernel",))
 def liger_not_for_the_model(run: LintContext) -> Iterator[Finding]:
     """Liger's kernels are requested for a model that LLaMA-Factory has none for."""
     card = run.model.card if run.model is not None else None
@@ -201,13 +189,7 @@ def liger_not_for_the_model(run: LintContext) -> Iterator[Finding]:
 _PATCHED: Final = "llama"
 
 
-@rule(
-    "shifted-attention-ignored",
-    "warning",
-    "silent",
-    consumers=("llamafactory",),
-    reads=("llamafactory:shift_attn",),
-)
+@rule("warning", "silent", consumers=("llamafactory",), reads=("llamafactory:shift_attn",))
 def shifted_attention_ignored(run: LintContext) -> Iterator[Finding]:
     """Shifted short attention is requested for a model that LLaMA-Factory cannot patch."""
     model = run.model
@@ -249,11 +231,7 @@ _OWN = "disable_gradient_checkpointing"
 
 
 @rule(
-    "checkpointing-not-turned-off",
-    "warning",
-    "silent",
-    consumers=("llamafactory",),
-    reads=("llamafactory:gradient_checkpointing",),
+    "warning", "silent", consumers=("llamafactory",), reads=("llamafactory:gradient_checkpointing",)
 )
 def checkpointing_not_turned_off(run: LintContext) -> Iterator[Finding]:
     """LLaMA-Factory recomputes activations unless its own key turns that off."""
@@ -288,13 +266,7 @@ def _on_again(said: Place, own: Place) -> Finding:
     )
 
 
-@rule(
-    "experts-without-balancing",
-    "note",
-    "silent",
-    consumers=("llamafactory",),
-    reads=("llamafactory:*",),
-)
+@rule("note", "silent", consumers=("llamafactory",), reads=("llamafactory:*",))
 def experts_without_balancing(run: LintContext) -> Iterator[Finding]:
     """A router is trained without the load balancing loss."""
     if not experts(run) or has_adapter(run):

@@ -31,7 +31,6 @@ which the loss uses (`preference-loss-not-computed`)."""
 
 
 @rule(
-    "word-not-taken",
     "error",
     "parse",
     consumers=("llamafactory", "simpletuner", "axolotl"),
@@ -109,7 +108,6 @@ def _is_word(document: Document, value: object) -> bool:
 
 
 @rule(
-    "key-of-no-release",
     "error",
     "parse",
     consumers=("llamafactory", "axolotl"),
@@ -210,7 +208,6 @@ _BESIDE: Final = ("ref_model_quantization_bit", "reward_model_quantization_bit")
 
 
 @rule(
-    "bits-not-offered",
     "error",
     "load",
     consumers=("llamafactory",),
@@ -284,13 +281,7 @@ _SHORTEST: Final = 4096
 for Llama 3.1, 4096 for DeepSeek V2 (config.json `original_max_position_embeddings`)."""
 
 
-@rule(
-    "rope-scaling-without-need",
-    "warning",
-    "silent",
-    consumers=("llamafactory",),
-    reads=("llamafactory:rope_scaling",),
-)
+@rule("warning", "silent", consumers=("llamafactory",), reads=("llamafactory:rope_scaling",))
 def rope_scaling_without_need(run: LintContext) -> Iterator[Finding]:
     """Positions are scaled for sequences that fit the model's context."""
     for document in run.of("llamafactory"):

@@ -233,14 +233,7 @@ BITS_WITHOUT_METHOD: Final = rows(
 )
 
 
-@rule(
-    "empty-key",
-    "error",
-    "parse",
-    consumers=("ms-swift",),
-    reads=("ms-swift:*",),
-    unless="declared",
-)
+@rule("error", "parse", consumers=("ms-swift",), reads=("ms-swift:*",), unless="declared")
 def empty_key(run: LintContext) -> Iterator[Finding]:
     """A key whose value becomes the text None, or no text."""
     for document in run.of("ms-swift"):
@@ -268,7 +261,7 @@ def _finding(place: Place, text: str, label: str) -> Finding:
     )
 
 
-@rule("flag-of-no-release", "error", "parse", consumers=("ms-swift",), reads=("ms-swift:*",))
+@rule("error", "parse", consumers=("ms-swift",), reads=("ms-swift:*",))
 def flag_of_no_release(run: LintContext) -> Iterator[Finding]:
     """A key of `swift sft`, `pt` or `rlhf` that no known release has.
 

@@ -12,13 +12,7 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 
 
-@rule(
-    "engine-beside-a-spread-model",
-    "error",
-    "parse",
-    consumers=("ms-swift",),
-    reads=keys("ms-swift", "use_vllm"),
-)
+@rule("error", "parse", consumers=("ms-swift",), reads=keys("ms-swift", "use_vllm"))
 def engine_beside_a_spread_model(run: LintContext) -> Iterator[Finding]:
     """One process spreads the model over several devices, and vLLM is requested."""
     uses, method = run.said("ms-swift", "use_vllm"), run.said("ms-swift", "rlhf_type")
@@ -44,13 +38,7 @@ _GROUP: Final = "num_generations"
 _BATCH: Final = "per_device_train_batch_size"
 
 
-@rule(
-    "answers-not-in-whole-groups",
-    "error",
-    "parse",
-    consumers=("ms-swift",),
-    reads=keys("ms-swift", _GROUP),
-)
+@rule("error", "parse", consumers=("ms-swift",), reads=keys("ms-swift", _GROUP))
 def answers_not_in_whole_groups(run: LintContext) -> Iterator[Finding]:
     """The generation batch does not consist of whole groups.
 

@@ -50,7 +50,6 @@ _FOLDERS: Final = ("cache_directory", "image_directory", "video_directory")
 
 
 @rule(
-    "data-refused-by-musubi-tuner",
     "error",
     "init",
     consumers=("musubi-tuner",),

@@ -11,25 +11,13 @@ from tunec.targets.scripts.flag_configs import FlagConfigs
 _CONFIGS: Final = FlagConfigs(PACKAGE, harmless=("sampler_preset",))
 
 
-@rule(
-    "key-unread-by-musubi-tuner",
-    "error",
-    "silent",
-    consumers=("musubi-tuner",),
-    reads=("musubi-tuner:*",),
-)
+@rule("error", "silent", consumers=("musubi-tuner",), reads=("musubi-tuner:*",))
 def key_unread_by_musubi_tuner(run: LintContext) -> Iterator[Finding]:
     """A key that no parser has: ignored in a config, refused as a flag."""
     return _CONFIGS.unread(run)
 
 
-@rule(
-    "value-refused-by-musubi-tuner",
-    "error",
-    "init",
-    consumers=("musubi-tuner",),
-    reads=("musubi-tuner:*",),
-)
+@rule("error", "init", consumers=("musubi-tuner",), reads=("musubi-tuner:*",))
 def value_refused_by_musubi_tuner(run: LintContext) -> Iterator[Finding]:
     """A value whose type differs from the flag's; a config's values are not converted."""
     return _CONFIGS.refused(run)

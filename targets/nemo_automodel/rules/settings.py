@@ -75,7 +75,6 @@ _NUMBERS: Final = (
 
 
 @rule(
-    "setting-refused-by-nemo-automodel",
     "error",
     "init",
     consumers=(_KIND,),

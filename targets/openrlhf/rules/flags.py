@@ -186,7 +186,6 @@ _TYPES: Final = {"integer": "a whole number", "number": "a number"}
 
 
 @rule(
-    "flag-refused-by-openrlhf",
     "error",
     "parse",
     consumers=("openrlhf",),

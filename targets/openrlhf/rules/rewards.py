@@ -205,13 +205,7 @@ CHECKS: Final = (
 )
 
 
-@rule(
-    "rewarded-run-refused-by-openrlhf",
-    "error",
-    "init",
-    consumers=("openrlhf",),
-    reads=(f"{_KIND}:*",),
-)
+@rule("error", "init", consumers=("openrlhf",), reads=(f"{_KIND}:*",))
 def rewarded_run_refused_by_openrlhf(run: LintContext) -> Iterator[Finding]:
     """Flags that violate an assertion of the program."""
     for document in run.of(_KIND):

@@ -64,7 +64,6 @@ _FEWEST: Final = 1
 
 
 @rule(
-    "data-refused-by-sd-scripts",
     "error",
     "init",
     consumers=("sd-scripts",),

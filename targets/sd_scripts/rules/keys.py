@@ -18,25 +18,13 @@ _CONFIGS: Final = FlagConfigs(
 _SECTIONED: Final = ("sd-scripts", "musubi-tuner")
 
 
-@rule(
-    "key-unread-by-sd-scripts",
-    "error",
-    "silent",
-    consumers=("sd-scripts",),
-    reads=("sd-scripts:*",),
-)
+@rule("error", "silent", consumers=("sd-scripts",), reads=("sd-scripts:*",))
 def key_unread_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
     """A key that no parser has: ignored in a config, refused as a flag."""
     return _CONFIGS.unread(run)
 
 
-@rule(
-    "value-refused-by-sd-scripts",
-    "error",
-    "init",
-    consumers=("sd-scripts",),
-    reads=("sd-scripts:*",),
-)
+@rule("error", "init", consumers=("sd-scripts",), reads=("sd-scripts:*",))
 def value_refused_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
     """A value whose type differs from the flag's; a config's values are not converted."""
     yield from _CONFIGS.refused(run)
@@ -88,13 +76,7 @@ _PARTS: Final[Mapping[str, tuple[Callable[[list[str]], bool], str, str]]] = {
 `prepare_dataset_args`, sdxl_train.py `train`."""
 
 
-@rule(
-    "key-in-two-sections",
-    "warning",
-    "silent",
-    consumers=_SECTIONED,
-    reads=("sd-scripts:*", "musubi-tuner:*"),
-)
+@rule("warning", "silent", consumers=_SECTIONED, reads=("sd-scripts:*", "musubi-tuner:*"))
 def key_in_two_sections(run: LintContext) -> Iterator[Finding]:
     """A key has different values in two sections of a config: the later one counts."""
     for document in run.of(*_SECTIONED):

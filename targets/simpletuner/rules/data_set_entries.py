@@ -43,9 +43,7 @@ _STORED: Final[Mapping[str, str]] = {
 }
 
 
-@rule(
-    "data-set-refused", "error", "init", consumers=("simpletuner",), reads=("simpletuner-data:*",)
-)
+@rule("error", "init", consumers=("simpletuner",), reads=("simpletuner-data:*",))
 def data_set_refused(run: LintContext) -> Iterator[Finding]:
     """An entry of multidatabackend.json that SimpleTuner refuses."""
     for _, sets in lists(run):
@@ -303,13 +301,7 @@ _ELSEWHERE: Final = frozenset(
 _LIKE: Final = 0.88
 
 
-@rule(
-    "key-of-no-data-set",
-    "warning",
-    "silent",
-    consumers=("simpletuner",),
-    reads=("simpletuner-data:*",),
-)
+@rule("warning", "silent", consumers=("simpletuner",), reads=("simpletuner-data:*",))
 def key_of_no_data_set(run: LintContext) -> Iterator[Finding]:
     """A key in an entry of multidatabackend.json that SimpleTuner does not read."""
     for _, sets in lists(run):

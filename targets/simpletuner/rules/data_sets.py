@@ -22,9 +22,7 @@ _OF_EIGHT: Final = frozenset({"ltxvideo", "ltxvideo2", "wan", "longcat_video", "
 """simpletuner 4.10.1 helpers/models/*/model.py `adjust_video_frames`: frames % 8 == 1."""
 
 
-@rule(
-    "data-set-at-odds", "error", "init", consumers=("simpletuner",), reads=("simpletuner-data:*",)
-)
+@rule("error", "init", consumers=("simpletuner",), reads=("simpletuner-data:*",))
 def data_set_at_odds(run: LintContext) -> Iterator[Finding]:
     """Two settings of one data set that SimpleTuner refuses together."""
     for _, sets in lists(run):
@@ -162,13 +160,7 @@ _IN_FOLDERS: Final = ("image", "video", "conditioning", "eval")
 _ALIGNED: Final = ("reference_strict", "mask")
 
 
-@rule(
-    "data-set-incomplete",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    reads=("simpletuner-data:*",),
-)
+@rule("error", "init", consumers=("simpletuner",), reads=("simpletuner-data:*",))
 def data_set_incomplete(run: LintContext) -> Iterator[Finding]:
     """An entry of multidatabackend.json lacks a key that its storage requires."""
     for _, sets in lists(run):
@@ -245,13 +237,7 @@ def _of_pairs(each: DataSet, paired: set[str]) -> Iterator[Finding]:
 _SHARE_FOLDERS: Final = ("cache_dir_vae", "cache_dir")
 
 
-@rule(
-    "data-sets-share-a-cache",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    reads=("simpletuner-data:*",),
-)
+@rule("error", "init", consumers=("simpletuner",), reads=("simpletuner-data:*",))
 def data_sets_share_a_cache(run: LintContext) -> Iterator[Finding]:
     """Two data sets have the same id or cache folder."""
     for _, sets in lists(run):

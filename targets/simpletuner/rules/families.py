@@ -62,13 +62,7 @@ _FLAVOURS: Final[Mapping[str, tuple[str, ...]]] = {
 """simpletuner 2.2.1, 3.1.6 and 4.10.1 helpers/models/*/model.py `HUGGINGFACE_PATHS`, together."""
 
 
-@rule(
-    "flavour-of-another-family",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    reads=flags_read("model_flavour"),
-)
+@rule("error", "init", consumers=("simpletuner",), reads=flags_read("model_flavour"))
 def flavour_of_another_family(run: LintContext) -> Iterator[Finding]:
     """A flavour that the model family of SimpleTuner does not have."""
     for document in configs(run):
@@ -107,7 +101,6 @@ _REFUSED_KNOWING: Final = "i_know_what_i_am_doing"
 
 
 @rule(
-    "refused-by-the-family",
     "error",
     "init",
     consumers=("simpletuner",),
@@ -178,7 +171,6 @@ _OVERRIDDEN_KNOWING: Final = frozenset({"qwen_image"})
 
 
 @rule(
-    "overridden-by-the-family",
     "warning",
     "silent",
     consumers=("simpletuner",),
@@ -222,13 +214,7 @@ def _overridden(document: Document, name: str) -> Iterator[tuple[Place, str, str
 _REFUSED: Final = "simpletuner<3.2"
 
 
-@rule(
-    "flow-shift-given-twice",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    reads=flags_read("flow_schedule_auto_shift"),
-)
+@rule("error", "init", consumers=("simpletuner",), reads=flags_read("flow_schedule_auto_shift"))
 def flow_shift_given_twice(run: LintContext) -> Iterator[Finding]:
     """The timestep shift of flow matching is given, although it is to be computed."""
     for document in configs(run):
@@ -289,7 +275,6 @@ _OF_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @rule(
-    "key-of-another-objective",
     "warning",
     "silent",
     consumers=("simpletuner",),

@@ -52,7 +52,7 @@ _OLD: Final = frozenset(
 """simpletuner 4.10.1 helpers/configuration/cli_utils.py `_LEGACY_ARG_HANDLERS`, cmd_args.py."""
 
 
-@rule("flag-not-known", "error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",))
+@rule("error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",))
 def flag_not_known(run: LintContext) -> Iterator[Finding]:
     """A flag of SimpleTuner that is misspelt, or whose value is no number."""
     for document in configs(run):
@@ -185,7 +185,7 @@ def flags() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
     }
 
 
-@rule("false-is-dropped", "error", "silent", consumers=("simpletuner",), reads=("simpletuner:*",))
+@rule("error", "silent", consumers=("simpletuner",), reads=("simpletuner:*",))
 def false_is_dropped(run: LintContext) -> Iterator[Finding]:
     """A switch of SimpleTuner is turned off in a way that its loader ignores."""
     for document in configs(run):
@@ -241,7 +241,7 @@ _FAMILIES: Final = {
 _FORMER: Final = {"MIN_SNR_GAMMA": "snr_gamma", "SNR_GAMMA": "snr_gamma"}
 
 
-@rule("variable-of-no-flag", "note", "silent", consumers=("simpletuner",), reads=("simpletuner:*",))
+@rule("note", "silent", consumers=("simpletuner",), reads=("simpletuner:*",))
 def variable_of_no_flag(run: LintContext) -> Iterator[Finding]:
     """A variable of SimpleTuner's config.env that becomes no flag."""
     for document in configs(run):
@@ -285,7 +285,7 @@ def _variable_finding(at: Place, name: str, wanted: str) -> Finding:
     )
 
 
-@rule("section-passed-over", "error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",))
+@rule("error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",))
 def section_passed_over(run: LintContext) -> Iterator[Finding]:
     """A section of SimpleTuner's configuration, whose keys become no flags."""
     for document in configs(run):

@@ -34,7 +34,6 @@ _END: Final = 4e-7
 
 
 @rule(
-    "flags-at-odds",
     "error",
     "parse",
     consumers=("simpletuner",),
@@ -243,7 +242,6 @@ _ALONE: Final = "simpletuner<4.4"
 
 
 @rule(
-    "flag-without-its-partner",
     "error",
     "parse",
     consumers=("simpletuner",),

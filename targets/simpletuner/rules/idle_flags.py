@@ -53,13 +53,7 @@ _TIMESTEPS: Final = 1000
 """simpletuner 3.1.6 and 4.10.1: the default of timestep_bias_end."""
 
 
-@rule(
-    "flags-without-effect",
-    "warning",
-    "silent",
-    consumers=("simpletuner",),
-    reads=("simpletuner:*",),
-)
+@rule("warning", "silent", consumers=("simpletuner",), reads=("simpletuner:*",))
 def flags_without_effect(run: LintContext) -> Iterator[Finding]:
     """Flags of SimpleTuner that have no effect."""
     for document in configs(run):

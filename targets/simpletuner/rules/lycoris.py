@@ -68,7 +68,7 @@ _FLUX_2: Final = frozenset(
 _FIRST: Final = ("algo", "multiplier", "linear_dim")
 
 
-@rule("lycoris-config-unusable", "error", "init", consumers=("simpletuner",), reads=("lycoris:*",))
+@rule("error", "init", consumers=("simpletuner",), reads=("lycoris:*",))
 def lycoris_config_unusable(run: LintContext) -> Iterator[Finding]:
     """A LyCORIS file that SimpleTuner refuses, or that adapts no module of the model."""
     families = {family(each) for each in configs(run)}
@@ -169,13 +169,7 @@ def _elsewhere(document: Document) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "refused-beside-lycoris",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    reads=flags_read("lora_type"),
-)
+@rule("error", "init", consumers=("simpletuner",), reads=flags_read("lora_type"))
 def refused_beside_lycoris(run: LintContext) -> Iterator[Finding]:
     """Keys beside LyCORIS that are refused or ignored."""
     for document in configs(run):

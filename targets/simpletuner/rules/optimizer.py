@@ -22,13 +22,7 @@ _WORDS: Final = ("true", "false", "none")
 _NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
-@rule(
-    "optimizer-config-unreadable",
-    "error",
-    "parse",
-    consumers=("simpletuner",),
-    reads=flags_read("optimizer_config"),
-)
+@rule("error", "parse", consumers=("simpletuner",), reads=flags_read("optimizer_config"))
 def optimizer_config_unreadable(run: LintContext) -> Iterator[Finding]:
     """Settings of the optimizer that SimpleTuner cannot parse."""
     for document in configs(run):
@@ -83,13 +77,7 @@ _TAKEN: Final = (
 _KEPT: Final = ("adamw", "adam", "lion")
 
 
-@rule(
-    "optimizer-replaced-under-deepspeed",
-    "warning",
-    "silent",
-    consumers=("simpletuner",),
-    reads=flags_read("deepspeed_config"),
-)
+@rule("warning", "silent", consumers=("simpletuner",), reads=flags_read("deepspeed_config"))
 def optimizer_replaced_under_deepspeed(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner replaces DeepSpeed's optimizer by another."""
     for document in configs(run):
@@ -113,7 +101,6 @@ def _is_kept(at: Place) -> bool:
 
 
 @rule(
-    "one-beta-alone",
     "error",
     "parse",
     consumers=("simpletuner",),
@@ -135,7 +122,6 @@ def one_beta_alone(run: LintContext) -> Iterator[Finding]:
 
 
 @rule(
-    "averaged-weights-not-possible",
     "error",
     "init",
     consumers=("simpletuner>=4.10",),
@@ -185,13 +171,7 @@ def _lone(start: Place, flag: str) -> Finding:
     )
 
 
-@rule(
-    "averages-validated-under-deepspeed",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    reads=flags_read("use_ema"),
-)
+@rule("error", "init", consumers=("simpletuner",), reads=flags_read("use_ema"))
 def averages_validated_under_deepspeed(run: LintContext) -> Iterator[Finding]:
     """Averaged weights are to be validated in a run with DeepSpeed."""
     for document in configs(run):
@@ -226,13 +206,7 @@ def _stage(run: LintContext, at: Place) -> Any:
     return run.effective("deepspeed", "zero_optimization.stage").value
 
 
-@rule(
-    "optimizer-of-bf16-only",
-    "error",
-    "step",
-    consumers=("simpletuner",),
-    reads=("simpletuner:optimizer",),
-)
+@rule("error", "step", consumers=("simpletuner",), reads=("simpletuner:optimizer",))
 def optimizer_of_bf16_only(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner's adamw_bf16 for weights that are not bf16."""
     for document in run.of("simpletuner"):
@@ -274,13 +248,7 @@ def _quantised(document: Document, optimizer: Place) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "gradient-precision-ignored",
-    "warning",
-    "silent",
-    consumers=("simpletuner",),
-    reads=("simpletuner:gradient_precision",),
-)
+@rule("warning", "silent", consumers=("simpletuner",), reads=("simpletuner:gradient_precision",))
 def gradient_precision_ignored(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner's gradient_precision, which no optimizer reads."""
     for place in run.each("simpletuner", "gradient_precision"):

@@ -68,7 +68,7 @@ _LOGGERS: Final = (
 )
 
 
-@rule("flags-refused", "error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",))
+@rule("error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",))
 def flags_refused(run: LintContext) -> Iterator[Finding]:
     """Flags of SimpleTuner that are refused together, alone, or outside their range."""
     for document in configs(run):

@@ -18,11 +18,7 @@ to the third stay megapixels under pixel_area."""
 
 
 @rule(
-    "megapixels-taken-for-pixels",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    reads=(*flags_read(*_SIZES), "simpletuner-data:*"),
+    "error", "init", consumers=("simpletuner",), reads=(*flags_read(*_SIZES), "simpletuner-data:*")
 )
 def megapixels_taken_for_pixels(run: LintContext) -> Iterator[Finding]:
     """A size in pixels where megapixels are expected, or the reverse."""

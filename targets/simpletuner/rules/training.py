@@ -32,7 +32,6 @@ _STRIDES: Final = "simpletuner>=4.8"
 
 
 @rule(
-    "checkpointing-interval-unusable",
     "error",
     "init",
     consumers=("simpletuner",),
@@ -103,13 +102,7 @@ def _ignored(at: Place, why: str) -> Finding:
     )
 
 
-@rule(
-    "fp16-in-simpletuner",
-    "error",
-    "step",
-    consumers=("simpletuner",),
-    reads=flags_read("mixed_precision"),
-)
+@rule("error", "step", consumers=("simpletuner",), reads=flags_read("mixed_precision"))
 def fp16_in_simpletuner(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner is to train fp16 parameters with a gradient scaler."""
     if on_deepspeed(run) or sharded_by_fsdp(run) is not None:
@@ -129,13 +122,7 @@ def fp16_in_simpletuner(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "lora-with-deepspeed",
-    "error",
-    "parse",
-    consumers=("simpletuner",),
-    reads=flags_read("model_type"),
-)
+@rule("error", "parse", consumers=("simpletuner",), reads=flags_read("model_type"))
 def lora_with_deepspeed(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner is to train LoRA with DeepSpeed."""
     for document in configs(run):
@@ -153,13 +140,7 @@ def lora_with_deepspeed(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "sageattention-of-nf4",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    reads=flags_read("attention_mechanism"),
-)
+@rule("error", "init", consumers=("simpletuner",), reads=flags_read("attention_mechanism"))
 def sageattention_of_nf4(run: LintContext) -> Iterator[Finding]:
     """SageAttention is requested for an nf4 base."""
     for document in configs(run):
@@ -196,9 +177,7 @@ _WHOLE: Final = 10
 of the data sets; the files that SimpleTuner ships have 25 and more."""
 
 
-@rule(
-    "required-flag-missing", "error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",)
-)
+@rule("error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",))
 def required_flag_missing(run: LintContext) -> Iterator[Finding]:
     """A required flag of SimpleTuner is empty, or is the only one left out."""
     needed = _EVER if run.runs(_LATE) is False else tuple(_REQUIRED)
@@ -258,13 +237,7 @@ def _left_out(document: Document, flag: str) -> Finding:
     )
 
 
-@rule(
-    "fp8-quanto-replaced",
-    "error",
-    "silent",
-    consumers=("simpletuner",),
-    reads=("simpletuner:base_model_precision",),
-)
+@rule("error", "silent", consumers=("simpletuner",), reads=("simpletuner:base_model_precision",))
 def fp8_quanto_replaced(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner trains a LoRA on several devices over fp8-quanto, and uses int8-quanto."""
     world = processes(run)

@@ -24,13 +24,7 @@ _TRAINED_AT_START: Final = ("image", "video", "audio", "caption")
 _SCHEDULED: Final = "simpletuner>=4.0"
 
 
-@rule(
-    "data-sets-never-trained",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    reads=("simpletuner-data:*",),
-)
+@rule("error", "init", consumers=("simpletuner",), reads=("simpletuner-data:*",))
 def data_sets_never_trained(run: LintContext) -> Iterator[Finding]:
     """No data set is used when training begins, or two are the default."""
     for document, sets in lists(run):
@@ -110,13 +104,7 @@ _REFERENCES: Final = ("reference_strict", "reference_loose", "mask", "segmentati
 _CONDITIONING_TRAINED: Final = ("image", "video")
 
 
-@rule(
-    "conditioning-data-missing",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    reads=("simpletuner-data:*",),
-)
+@rule("error", "init", consumers=("simpletuner",), reads=("simpletuner-data:*",))
 def conditioning_data_missing(run: LintContext) -> Iterator[Finding]:
     """A model needs conditioning images, and the data sets have none."""
     files = tuple(configs(run))
@@ -185,13 +173,7 @@ def _references(sets: Sequence[DataSet]) -> Iterator[Finding]:
 _FILES: Final = (".json", ".yaml", ".toml", ".env", ".zip", ".tar", ".parquet", ".csv")
 
 
-@rule(
-    "data-folder-is-a-file",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    reads=("simpletuner-data:*",),
-)
+@rule("error", "init", consumers=("simpletuner",), reads=("simpletuner-data:*",))
 def data_folder_is_a_file(run: LintContext) -> Iterator[Finding]:
     """The folder of a data set is a file."""
     for _, sets in lists(run):
@@ -209,13 +191,7 @@ def data_folder_is_a_file(run: LintContext) -> Iterator[Finding]:
                 )
 
 
-@rule(
-    "text-embeds-missing",
-    "error",
-    "init",
-    consumers=("simpletuner<3.2",),
-    reads=("simpletuner-data:*",),
-)
+@rule("error", "init", consumers=("simpletuner<3.2",), reads=("simpletuner-data:*",))
 def text_embeds_missing(run: LintContext) -> Iterator[Finding]:
     """A list of data sets has no store for text embeddings, or no default one."""
     for document, sets in lists(run):
@@ -257,11 +233,7 @@ _SWITCH: Final = "SIMPLETUNER_MAXIMUM_IMAGE_SIZE_OVERRIDE"
 
 
 @rule(
-    "size-limit-refused",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    reads=(*flags_read(*_LIMITS), "simpletuner-data:*"),
+    "error", "init", consumers=("simpletuner",), reads=(*flags_read(*_LIMITS), "simpletuner-data:*")
 )
 def size_limit_refused(run: LintContext) -> Iterator[Finding]:
     """A size limit is outside the range that SimpleTuner accepts in its unit."""
@@ -305,7 +277,6 @@ def _limit_finding(at: Place, what: str, bound: int, consequence: Consequence) -
 
 
 @rule(
-    "maximum-size-without-target",
     "error",
     "parse",
     consumers=("simpletuner",),

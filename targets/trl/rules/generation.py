@@ -25,13 +25,7 @@ from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.schemas.frozen import replace
 
 
-@rule(
-    "generation-batch-given-twice",
-    "error",
-    "parse",
-    consumers=("trl>=0.18",),
-    reads=grouped("generation_batch_size"),
-)
+@rule("error", "parse", consumers=("trl>=0.18",), reads=grouped("generation_batch_size"))
 def generation_batch_given_twice(run: LintContext) -> Iterator[Finding]:
     """The generation batch is given twice, or is not a multiple of the batch of a step."""
     for document, name in preferences(run):
@@ -95,13 +89,7 @@ _TOP: Final = _Bounds("top_k", 0, inf, False, "step", _LOOKED_AT)
 positive integer, but is -1"; 0 means none, and for vLLM -1 means none too."""
 
 
-@rule(
-    "generation-number-refused",
-    "error",
-    "step",
-    consumers=("trl",),
-    reads=grouped(*(each.key for each in (*_BOUNDS, _TOP))),
-)
+@rule("error", "step", consumers=("trl",), reads=grouped(*(each.key for each in (*_BOUNDS, _TOP))))
 def generation_number_refused(run: LintContext) -> Iterator[Finding]:
     """A value of GRPO or RLOO that generation cannot use."""
     for document, method in preferences(run):
@@ -142,7 +130,6 @@ _DEFAULTS: Final = {
 
 
 @rule(
-    "generations-do-not-divide",
     "error",
     "init",
     consumers=("trl",),
@@ -326,7 +313,7 @@ def _number(document: Document, at: Place | None, name: str) -> int | None:
     return None if name in document.unknown else _DEFAULTS[name]
 
 
-@rule("temperature-of-zero", "error", "step", consumers=("trl",), reads=grouped("temperature"))
+@rule("error", "step", consumers=("trl",), reads=grouped("temperature"))
 def temperature_of_zero(run: LintContext) -> Iterator[Finding]:
     """GRPO samples its completions at temperature 0."""
     for document, name in preferences(run):

@@ -19,7 +19,6 @@ _METHODS: Final = ("dpo", "kto", "orpo", "simpo")
 
 
 @rule(
-    "beta-of-zero",
     "error",
     "silent",
     consumers=("trl", "llamafactory", "axolotl"),
@@ -56,7 +55,6 @@ _EPSILON = 0.2
 
 
 @rule(
-    "clip-bounds-crossed",
     "warning",
     "silent",
     consumers=("trl",),
@@ -104,7 +102,7 @@ _MARGIN: Final = ("simpo", "alphapo")
 _MARKS: Final = ("cpo_alpha", "simpo_gamma")
 
 
-@rule("cpo-loss-unfit", "warning", "silent", consumers=("trl",), reads=keys("hf", *_MARKS))
+@rule("warning", "silent", consumers=("trl",), reads=keys("hf", *_MARKS))
 def cpo_loss_unfit(run: LintContext) -> Iterator[Finding]:
     """Settings of TRL's CPO that its loss does not read, or that turn it into another loss."""
     for document in run.of("hf"):
@@ -188,7 +186,6 @@ _AS_SIGMOID: Final = "since 0.9.4 it is not passed on, and the loss is sigmoid"
 
 
 @rule(
-    "dpo-loss-unknown",
     "error",
     "step",
     consumers=("trl", "llamafactory"),

@@ -23,7 +23,7 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
 
 
-@rule("reference-model-beside-zero-3", "warning", "step", consumers=("trl",), reads=PREFERENCES)
+@rule("warning", "step", consumers=("trl",), reads=PREFERENCES)
 def reference_model_beside_zero_3(run: LintContext) -> Iterator[Finding]:
     """A reference model of full size beside a policy that ZeRO-3 shards."""
     stage = run.effective("deepspeed", "zero_optimization.stage")
@@ -94,13 +94,7 @@ _TRAINED_REFUSED: Final = (
 )
 
 
-@rule(
-    "reward-head-not-trained",
-    "warning",
-    "silent",
-    consumers=("trl",),
-    reads=keys("sft|reward|hf", "use_peft"),
-)
+@rule("warning", "silent", consumers=("trl",), reads=keys("sft|reward|hf", "use_peft"))
 def reward_head_not_trained(run: LintContext) -> Iterator[Finding]:
     """A reward model is trained by LoRA for another task type, so its head stays random."""
     started = {each.name for each in run.of("launch") if _rewards(each)}
@@ -133,13 +127,7 @@ def _rewards(launch: Document) -> bool:
     return any(isinstance(each, str) and "reward" in PurePath(each).stem.lower() for each in named)
 
 
-@rule(
-    "reward-weights-miscounted",
-    "error",
-    "init",
-    consumers=("trl", "axolotl"),
-    reads=grouped("reward_weights"),
-)
+@rule("error", "init", consumers=("trl", "axolotl"), reads=grouped("reward_weights"))
 def reward_weights_miscounted(run: LintContext) -> Iterator[Finding]:
     """`reward_weights` has as many numbers as there are rewards."""
     for document, method in preferences(run):
@@ -170,7 +158,6 @@ rloo_trainer.py: Applying a PEFT adapter to `lm_head` is not supported."""
 
 
 @rule(
-    "head-adapted-in-preference-training",
     "error",
     "init",
     consumers=("trl>=1.15",),
@@ -200,13 +187,7 @@ _STREAM_REFUSED: Final[Mapping[str, str]] = {"grpo": "trl>=0.17,<1.9", "rloo": "
 _DISPATCH: Final = "accelerator_config.dispatch_batches=true"
 
 
-@rule(
-    "stream-in-grouped-training",
-    "error",
-    "init",
-    consumers=("trl",),
-    reads=keys("grpo|rloo", "dataset_streaming"),
-)
+@rule("error", "init", consumers=("trl",), reads=keys("grpo|rloo", "dataset_streaming"))
 def stream_in_grouped_training(run: LintContext) -> Iterator[Finding]:
     """Prompts are streamed to a trainer that samples several answers to each."""
     for document in run.of(*_STREAM_REFUSED):
@@ -236,13 +217,7 @@ _SIZES: Final = {"per_device_train_batch_size": 8, "gradient_accumulation_steps"
 """The factors of one device's batch, with their defaults."""
 
 
-@rule(
-    "minibatch-refused",
-    "error",
-    "init",
-    consumers=("trl",),
-    reads=keys("ppo", "num_mini_batches", "whiten_rewards"),
-)
+@rule("error", "init", consumers=("trl",), reads=keys("ppo", "num_mini_batches", "whiten_rewards"))
 def minibatch_refused(run: LintContext) -> Iterator[Finding]:
     """PPO's minibatches are too small for whitening, or do not divide the batch."""
     for document in run.of("ppo"):

@@ -69,7 +69,7 @@ _UNREAD: Final = (
 )
 
 
-@rule("trl-option-unread", "warning", "silent", consumers=("trl",), reads=_UNREAD)
+@rule("warning", "silent", consumers=("trl",), reads=_UNREAD)
 def trl_option_unread(run: LintContext) -> Iterator[Finding]:
     """An option of TRL that has no effect because of another setting."""
     for document in run.of("sft"):
@@ -231,7 +231,6 @@ _UNBOUNDED: Final = (
 
 
 @rule(
-    "trl-pair-refused",
     "error",
     "init",
     consumers=("trl",),

@@ -260,7 +260,6 @@ _PAIRS: Final = (
 
 
 @rule(
-    "trl-pair-of-some-releases",
     "error",
     "init",
     consumers=("trl",),

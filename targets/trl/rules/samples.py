@@ -19,13 +19,7 @@ _SINCE: Final = "trl>=0.19,<1.1"
 """Since 1.1 trl patches the templates that it knows."""
 
 
-@rule(
-    "assistant-mask-empty",
-    "warning",
-    "init",
-    consumers=("trl",),
-    reads=("sft:assistant_only_loss",),
-)
+@rule("warning", "init", consumers=("trl",), reads=("sft:assistant_only_loss",))
 def assistant_mask_empty(run: LintContext) -> Iterator[Finding]:
     """The loss counts the assistant's tokens only, and the chat template does not mark them."""
     if not run.runs(_SINCE):
@@ -46,7 +40,7 @@ def assistant_mask_empty(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule("packing-without-length", "error", "init", consumers=("trl>=0.20",), reads=("sft:packing",))
+@rule("error", "init", consumers=("trl>=0.20",), reads=("sft:packing",))
 def packing_without_length(run: LintContext) -> Iterator[Finding]:
     """Packing needs a length, and `max_length` is null."""
     for document in run.of("sft"):
@@ -62,7 +56,7 @@ def packing_without_length(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule("padding-free-not-cut", "error", "init", consumers=("trl>=1.3",), reads=("sft:padding_free",))
+@rule("error", "init", consumers=("trl>=1.3",), reads=("sft:padding_free",))
 def padding_free_not_cut(run: LintContext) -> Iterator[Finding]:
     """Batches are flattened without packing, so that nothing enforces the set length."""
     for document in run.of("sft"):
@@ -134,13 +128,7 @@ _FAMILIES: Final = (
 _KEYS: Final = {"sft": ("eos_token", "pad_token"), "reward": ("eos_token", "pad_token")}
 
 
-@rule(
-    "token-outside-vocabulary",
-    "error",
-    "init",
-    consumers=("trl>=0.19",),
-    reads=keys("sft|reward", "eos_token", "pad_token"),
-)
+@rule("error", "init", consumers=("trl>=0.19",), reads=keys("sft|reward", "eos_token", "pad_token"))
 def token_outside_vocabulary(run: LintContext) -> Iterator[Finding]:
     """An end or padding token that the model's tokenizer does not have."""
     vocabulary = _vocabulary(run)

@@ -30,7 +30,6 @@ _LOADED: Final = "AutoModelForSequenceClassification.from_pretrained"
 
 
 @rule(
-    "trainer-call-refused",
     "error",
     "init",
     consumers=("transformers", "trl"),

@@ -14,7 +14,6 @@ _READ: Final = ("sigmoid", "robust", "exo_pair", "sigmoid_norm", "aot", "aot_unp
 
 
 @rule(
-    "label-smoothing-unfit",
     "error",
     "init",
     consumers=("trl", "llamafactory"),
@@ -105,7 +104,6 @@ def _of_factory(document: Document) -> Iterator[Finding]:
 
 
 @rule(
-    "loss-weights-differ",
     "error",
     "parse",
     consumers=("trl>=1.3", "axolotl>=0.19", "ms-swift>=4"),
@@ -153,11 +151,7 @@ _VOCABULARIES: Final = (
 
 
 @rule(
-    "distillation-refused",
-    "error",
-    "init",
-    consumers=("trl",),
-    reads=keys("gkd", *_SHARES, "teacher_model_name_or_path"),
+    "error", "init", consumers=("trl",), reads=keys("gkd", *_SHARES, "teacher_model_name_or_path")
 )
 def distillation_refused(run: LintContext) -> Iterator[Finding]:
     """A share outside of 0 to 1, or a teacher with another vocabulary, which GKD refuses."""
@@ -199,13 +193,7 @@ def _vocabulary(name: object) -> int | None:
     return next((size for pattern, size in _VOCABULARIES if pattern.search(text)), None)
 
 
-@rule(
-    "kto-batch-of-one",
-    "error",
-    "init",
-    consumers=("trl",),
-    reads=("kto:per_device_train_batch_size", "axolotl:rl"),
-)
+@rule("error", "init", consumers=("trl",), reads=("kto:per_device_train_batch_size", "axolotl:rl"))
 def kto_batch_of_one(run: LintContext) -> Iterator[Finding]:
     """KTO has one sample at a time, from which it cannot estimate its KL term."""
     for document, name in preferences(run):
@@ -236,7 +224,7 @@ _SMALL_BY_NAME: Final = re.compile(r"(?i)(?<![a-z0-9])\d+m(?![a-z0-9])")
 """Names with millions of parameters: `SmolLM2-135M`."""
 
 
-@rule("preference-rate-as-for-sft", "note", "silent", consumers=("trl",), reads=PREFERENCES)
+@rule("note", "silent", consumers=("trl",), reads=PREFERENCES)
 def preference_rate_as_for_sft(run: LintContext) -> Iterator[Finding]:
     """A preference method has a learning rate that is usual for supervised training."""
     for document, name in preferences(run):
@@ -269,13 +257,7 @@ def _is_large(run: LintContext) -> bool:
 _CUT_AT_THE_END: Final = "trl<0.14"
 
 
-@rule(
-    "prompt-fills-the-sequence",
-    "warning",
-    "silent",
-    consumers=("trl<0.29",),
-    reads=("dpo:max_prompt_length",),
-)
+@rule("warning", "silent", consumers=("trl<0.29",), reads=("dpo:max_prompt_length",))
 def prompt_fills_the_sequence(run: LintContext) -> Iterator[Finding]:
     """Prompts may be as long as the whole sequence."""
     for document, name in preferences(run):

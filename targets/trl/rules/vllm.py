@@ -15,14 +15,7 @@ _HALF: Final = 2
 _SHARE: Final = "vllm_gpu_memory_utilization"
 
 
-@rule(
-    "engine-leaves-no-room",
-    "error",
-    "out-of-memory",
-    consumers=("trl",),
-    reads=grouped(_SHARE),
-    hardware=True,
-)
+@rule("error", "out-of-memory", consumers=("trl",), reads=grouped(_SHARE), hardware=True)
 def engine_leaves_no_room(run: LintContext) -> Iterator[Finding]:
     """vLLM reserves so much of a device that the policy does not fit beside it."""
     device, model = run.environment.weakest, run.model
@@ -89,14 +82,7 @@ _APART: Final = "trl>=0.14,<0.16"
 """Releases in which the main process starts vLLM on a device that does not train."""
 
 
-@rule(
-    "no-device-left-for-vllm",
-    "error",
-    "init",
-    consumers=("trl",),
-    reads=grouped("use_vllm"),
-    hardware=True,
-)
+@rule("error", "init", consumers=("trl",), reads=grouped("use_vllm"), hardware=True)
 def no_device_left_for_vllm(run: LintContext) -> Iterator[Finding]:
     """Every device trains, and vLLM needs one of its own."""
     cluster = run.environment.cluster
@@ -137,7 +123,7 @@ def _number(word: str) -> int | None:
     return int(number) if kind == "cuda" and number.isdecimal() else None
 
 
-@rule("vllm-keys-without-vllm", "warning", "slow", consumers=("trl",), reads=("grpo:*",))
+@rule("warning", "slow", consumers=("trl",), reads=("grpo:*",))
 def vllm_keys_without_vllm(run: LintContext) -> Iterator[Finding]:
     """Settings of vLLM have no effect, since vLLM is not used."""
     for document in run.of("grpo"):
@@ -162,7 +148,7 @@ def vllm_keys_without_vllm(run: LintContext) -> Iterator[Finding]:
 _KINDS: Final = ("grpo", "axolotl")
 
 
-@rule("vllm-width-does-not-divide", "error", "init", consumers=("trl",), reads=grouped("use_vllm"))
+@rule("error", "init", consumers=("trl",), reads=grouped("use_vllm"))
 def vllm_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
     """The tensor parallel size of vLLM does not divide the processes, or its share is refused."""
     for document, name in preferences(run):

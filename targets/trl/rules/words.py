@@ -53,9 +53,7 @@ _OWN: Final = (
 """Keys by which a file is recognised as one for TRL's scripts."""
 
 
-@rule(
-    "trl-recipe-refused", "warning", "parse", consumers=("trl",), reads=keys("|".join(TRL), *_MEANT)
-)
+@rule("warning", "parse", consumers=("trl",), reads=keys("|".join(TRL), *_MEANT))
 def trl_recipe_refused(run: LintContext) -> Iterator[Finding]:
     """A recipe for TRL's scripts with keys of other tools."""
     for document in run.of(*TRL):
@@ -194,7 +192,7 @@ def _is_of_another(document: Document) -> bool:
     return document.kind != "axolotl" and len(own) > 1
 
 
-@rule("trl-word-refused", "error", "init", consumers=("trl",), reads=_WORD_KEYS, unless="quoted")
+@rule("error", "init", consumers=("trl",), reads=_WORD_KEYS, unless="quoted")
 def trl_word_refused(run: LintContext) -> Iterator[Finding]:
     """A value that TRL's configuration accepts, and its trainer does not."""
     for document in run.of(*_WORDS):

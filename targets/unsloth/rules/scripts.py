@@ -17,7 +17,7 @@ _READS: Final = ("model:*", "hf:*", "sft:*", "dpo:*", "grpo:*", "kto:*", "peft:*
 _IMPORT: Final = re.compile(r"(?m)^(?:from|import)[ \t]+(unsloth|trl|transformers|peft)\b")
 
 
-@rule("unsloth-imported-late", "warning", "slow", consumers=("unsloth",), reads=_READS)
+@rule("warning", "slow", consumers=("unsloth",), reads=_READS)
 def unsloth_imported_late(run: LintContext) -> Iterator[Finding]:
     """Packages that Unsloth patches are imported before it, so that they run unpatched."""
     for document in scripts_of(run):
@@ -53,7 +53,7 @@ def _label(document: Document, at: int, name: str, text: str, *, primary: bool =
     return Label(text, span, name, primary)
 
 
-@rule("unsloth-bits-at-odds", "error", "load", consumers=("unsloth",), reads=("model:*",))
+@rule("error", "load", consumers=("unsloth",), reads=("model:*",))
 def unsloth_bits_at_odds(run: LintContext) -> Iterator[Finding]:
     """A base in 8 bits is requested, and 4 bits are the default.
 
@@ -98,13 +98,7 @@ _FILLED: Final = re.compile(r"\bapply_chat_template\s*\(")
 _ANSWERS: Final = {"<start_of_turn>": "model", "<|turn>": "model"}
 
 
-@rule(
-    "turn-marks-of-another-model",
-    "error",
-    "init",
-    consumers=("unsloth",),
-    reads=("model:*",),
-)
+@rule("error", "init", consumers=("unsloth",), reads=("model:*",))
 def turn_marks_of_another_model(run: LintContext) -> Iterator[Finding]:
     """Answers are looked for behind marks that the model's chat template does not write."""
     for document in scripts_of(run):

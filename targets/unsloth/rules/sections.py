@@ -13,13 +13,7 @@ from tunec.compiler.lints.schemas import Fault, Schema, faults, is_in_range, kin
 _READS: Final = ("unsloth:*",)
 
 
-@rule(
-    "section-value-refused",
-    "error",
-    "parse",
-    consumers=("unsloth",),
-    reads=_READS,
-)
+@rule("error", "parse", consumers=("unsloth",), reads=_READS)
 def section_value_refused(run: LintContext) -> Iterator[Finding]:
     """A value that the class of its section refuses."""
     for document in run.of("unsloth"):

@@ -97,13 +97,7 @@ loading_refused = rows(
 `get_peft_model`."""
 
 
-@rule(
-    "output-outside-its-root",
-    "error",
-    "init",
-    consumers=("unsloth",),
-    reads=keys("unsloth", "training.output_dir"),
-)
+@rule("error", "init", consumers=("unsloth",), reads=keys("unsloth", "training.output_dir"))
 def output_outside_its_root(run: LintContext) -> Iterator[Finding]:
     """A directory that Unsloth does not write to: it fails after the model was loaded."""
     for document in run.of("unsloth"):

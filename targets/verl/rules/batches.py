@@ -16,13 +16,7 @@ _DEFAULT: Final = 256
 `ActorConfig.validate` compares the two unless `use_dynamic_bsz` is on."""
 
 
-@rule(
-    "update-larger-than-its-batch",
-    "error",
-    "init",
-    consumers=("verl",),
-    reads=keys("verl", _WHOLE, _MINI),
-)
+@rule("error", "init", consumers=("verl",), reads=keys("verl", _WHOLE, _MINI))
 def update_larger_than_its_batch(run: LintContext) -> Iterator[Finding]:
     """An update takes more prompts than a step has."""
     whole, mini = run.said("verl", _WHOLE), run.said("verl", _MINI)
@@ -60,13 +54,7 @@ _SPREAD: Final = f"{_ACTOR}.ulysses_sequence_parallel_size"
 _LENGTHS: Final = ("data.max_prompt_length", "data.max_response_length")
 
 
-@rule(
-    "samples-not-even-over-processes",
-    "error",
-    "init",
-    consumers=("verl",),
-    reads=keys("verl", _WHOLE),
-)
+@rule("error", "init", consumers=("verl",), reads=keys("verl", _WHOLE))
 def samples_not_even_over_processes(run: LintContext) -> Iterator[Finding]:
     """A step's samples are no multiple of the processes that share them."""
     whole, devices = run.said("verl", _WHOLE), run.said("verl", _NODES[0])
@@ -96,13 +84,7 @@ def _number(place: Place | None) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-@rule(
-    "sample-above-the-tokens-of-a-device",
-    "error",
-    "step",
-    consumers=("verl",),
-    reads=keys("verl", _TOKENS),
-)
+@rule("error", "step", consumers=("verl",), reads=keys("verl", _TOKENS))
 def sample_above_the_tokens_of_a_device(run: LintContext) -> Iterator[Finding]:
     """The longest sample has more tokens than a device processes at a time."""
     most, by_tokens = run.said("verl", _TOKENS), run.said("verl", _BY_TOKENS)

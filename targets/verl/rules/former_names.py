@@ -29,7 +29,7 @@ _ROWS: Final = tuple(
 """verl 0.8.0 trainer/main_ppo.py calls `migrate_legacy_reward_impl`; 0.9.0 and 0.9.1 do not."""
 
 
-@rule("reward-under-its-former-name", "error", "silent", consumers=("verl",), reads=reads_of(_ROWS))
+@rule("error", "silent", consumers=("verl",), reads=reads_of(_ROWS))
 def reward_under_its_former_name(run: LintContext) -> Iterator[Finding]:
     """A reward is configured at an old place, and verl computes its own instead."""
     is_known = run.runs(_SINCE) is True and run.release("verl").is_named

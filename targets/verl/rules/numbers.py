@@ -159,7 +159,6 @@ _OF_SEQUENCES: Final = tuple(
 
 
 @rule(
-    "number-refused-by-verl",
     "error",
     "init",
     consumers=("verl",),
@@ -227,7 +226,6 @@ def _holds(run: LintContext, key: str, value: Any) -> bool:
 
 
 @rule(
-    "teacher-refused-by-verl",
     "error",
     "init",
     consumers=("verl>=0.9",),

@@ -36,7 +36,7 @@ _FILE: Final = "visualglm/0.4.12.json"
 _TUNED: Final = ("use_lora", "use_qlora", "use_ptuning")
 
 
-@rule("sat-flags-clash", "error", "parse", consumers=("swissarmytransformer",), reads=("sat:*",))
+@rule("error", "parse", consumers=("swissarmytransformer",), reads=("sat:*",))
 def sat_flags_clash(run: LintContext) -> Iterator[Finding]:
     """Flags of SwissArmyTransformer that it refuses together, or that a file overrides."""
     for document in run.of("sat"):

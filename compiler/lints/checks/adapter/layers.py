@@ -13,13 +13,7 @@ from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rule import Finding, rule
 
 
-@rule(
-    "layer-replication-out-of-range",
-    "error",
-    "init",
-    consumers=("peft",),
-    reads=lora_keys("layer_replication"),
-)
+@rule("error", "init", consumers=("peft",), reads=lora_keys("layer_replication"))
 def layer_replication_out_of_range(run: LintContext) -> Iterator[Finding]:
     """`layer_replication` names layers that the model does not have."""
     count = layers(run.model.architecture) if run.model is not None else 0
@@ -53,13 +47,7 @@ def _is_range(value: Any) -> bool:
     return is_pair and all(is_whole(e) for e in value)
 
 
-@rule(
-    "layers-pattern-alone",
-    "error",
-    "parse",
-    consumers=("peft>=0.15", "axolotl>=0.8"),
-    reads=lora_keys("layers_pattern"),
-)
+@rule("error", "parse", consumers=("peft>=0.15", "axolotl>=0.8"), reads=lora_keys("layers_pattern"))
 def layers_pattern_alone(run: LintContext) -> Iterator[Finding]:
     """`layers_pattern` is set without `layers_to_transform`."""
     for lora in adapters(run):
@@ -81,13 +69,7 @@ def layers_pattern_alone(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "layers-pattern-unknown",
-    "error",
-    "init",
-    consumers=("peft",),
-    reads=lora_keys("layers_pattern"),
-)
+@rule("error", "init", consumers=("peft",), reads=lora_keys("layers_pattern"))
 def layers_pattern_unknown(run: LintContext) -> Iterator[Finding]:
     """`layers_pattern` is not a part of any of the model's module names."""
     if run.model is None:
@@ -109,13 +91,7 @@ def layers_pattern_unknown(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "layers-to-transform-out-of-range",
-    "error",
-    "init",
-    consumers=("peft",),
-    reads=lora_keys("layers_to_transform"),
-)
+@rule("error", "init", consumers=("peft",), reads=lora_keys("layers_to_transform"))
 def layers_to_transform_out_of_range(run: LintContext) -> Iterator[Finding]:
     """`layers_to_transform` names layers that the model does not have."""
     count = layers(run.model.architecture) if run.model is not None else 0
@@ -155,11 +131,7 @@ _REFUSING: Final = ("LoRA", "AdaLoRA", "FourierFT", "HRA")
 
 
 @rule(
-    "layers-to-transform-with-text",
-    "error",
-    "parse",
-    consumers=("peft",),
-    reads=lora_keys("layers_to_transform", "layers_pattern"),
+    "error", "parse", consumers=("peft",), reads=lora_keys("layers_to_transform", "layers_pattern")
 )
 def layers_to_transform_with_text(run: LintContext) -> Iterator[Finding]:
     """`layers_to_transform` is set, but `target_modules` is a string."""
@@ -180,13 +152,7 @@ def layers_to_transform_with_text(run: LintContext) -> Iterator[Finding]:
                 )
 
 
-@rule(
-    "rank-pattern-unmatched",
-    "warning",
-    "silent",
-    consumers=("peft",),
-    reads=lora_keys("rank_pattern", "alpha_pattern"),
-)
+@rule("warning", "silent", consumers=("peft",), reads=lora_keys("rank_pattern", "alpha_pattern"))
 def rank_pattern_unmatched(run: LintContext) -> Iterator[Finding]:
     """`rank_pattern` or `alpha_pattern` names modules that are not targets."""
     for lora in loras(run):
@@ -223,7 +189,6 @@ weight."""
 
 
 @rule(
-    "init-on-quantised-base",
     "error",
     "init",
     consumers=("peft",),
@@ -282,11 +247,7 @@ _CONFIGS = {
 
 
 @rule(
-    "loftq-config-mismatch",
-    "error",
-    "parse",
-    consumers=("peft",),
-    reads=lora_keys("init_lora_weights", *_CONFIGS.values()),
+    "error", "parse", consumers=("peft",), reads=lora_keys("init_lora_weights", *_CONFIGS.values())
 )
 def loftq_config_mismatch(run: LintContext) -> Iterator[Finding]:
     """LoftQ's configuration is missing, or one is set for an initialisation that is not used."""

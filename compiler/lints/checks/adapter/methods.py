@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
-from tunec.compiler.lints.conditions import Need, lacking, refused_alone, where
+from tunec.compiler.lints.conditions import Need, check_need, lacking, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.effective import releases_around
@@ -70,7 +70,7 @@ _IGNORED: Final = "PEFT warns of unexpected keywords, and continues without them
 _ALWAYS: Final = frozenset({"auto_mapping", "peft_version", "base_model_class", "parent_library"})
 
 
-@rule("adapter-key-unread", "error", "silent", consumers=("peft",), reads=("peft:*",))
+@rule("error", "silent", consumers=("peft",), reads=("peft:*",))
 def adapter_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of adapter_config.json that its method does not have."""
     for document in run.of("peft"):
@@ -195,16 +195,16 @@ _UNREAD: Final = (
 )
 
 
-@rule("adapter-method-refused", "error", "parse", consumers=("peft",), reads=("peft:*",))
+@rule("error", "parse", consumers=("peft",), reads=("peft:*",))
 def adapter_method_refused(run: LintContext) -> Iterator[Finding]:
     """A setting that an adapter method other than LoRA refuses or does not read."""
     for document in run.of("peft"):
         if document.is_view:
             continue
         for need in _NEEDS:
-            yield from refused_alone(run, document, need)
+            yield from check_need(run, document, need)
         for need in _TASKLESS:
-            for found in refused_alone(run, document, need):
+            for found in check_need(run, document, need):
                 mended = replace(found, help="write task_type: CAUSAL_LM", consequence="init")
                 yield replace(mended, severity="warning")  # a script may add it
         for need in _UNREAD:

@@ -31,7 +31,6 @@ _OF_EVA: Final = (("rho", 1.0, None), ("tau", 0.0, 1.0))
 
 
 @rule(
-    "adapter-number-refused",
     "error",
     "init",
     consumers=("peft",),
@@ -139,7 +138,7 @@ def _not_whole(at: Place, what: str) -> Finding:
     )
 
 
-@rule("lora-alpha-of-zero", "error", "silent", consumers=("peft",), reads=lora_keys("lora_alpha"))
+@rule("error", "silent", consumers=("peft",), reads=lora_keys("lora_alpha"))
 def lora_alpha_of_zero(run: LintContext) -> Iterator[Finding]:
     """LoRA's alpha is zero or negative."""
     for lora in loras(run):
@@ -159,13 +158,7 @@ def lora_alpha_of_zero(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "lora-dropout-out-of-range",
-    "error",
-    "init",
-    consumers=("peft",),
-    reads=lora_keys("lora_dropout"),
-)
+@rule("error", "init", consumers=("peft",), reads=lora_keys("lora_dropout"))
 def lora_dropout_out_of_range(run: LintContext) -> Iterator[Finding]:
     """LoRA's dropout is not a probability, or drops everything."""
     for lora in loras(run):
@@ -191,13 +184,7 @@ def lora_dropout_out_of_range(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "lora-rank-not-positive",
-    "error",
-    "init",
-    consumers=("peft",),
-    reads=lora_keys("r", "rank_pattern"),
-)
+@rule("error", "init", consumers=("peft",), reads=lora_keys("r", "rank_pattern"))
 def lora_rank_not_positive(run: LintContext) -> Iterator[Finding]:
     """LoRA's rank is zero or less."""
     for lora in loras(run):
@@ -232,9 +219,7 @@ def _ranks(lora: Lora) -> Iterator[Place]:
                 yield place
 
 
-@rule(
-    "lora-bias-rejected", "error", "parse", consumers=("peft>=0.14",), reads=lora_keys("lora_bias")
-)
+@rule("error", "parse", consumers=("peft>=0.14",), reads=lora_keys("lora_bias"))
 def lora_bias_rejected(run: LintContext) -> Iterator[Finding]:
     """`lora_bias` is set beside what does not allow bias terms, or on layers without one."""
     for lora in loras(run):
@@ -289,7 +274,6 @@ _EMBEDDINGS: Final = ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok
 
 
 @rule(
-    "lora-pair-refused",
     "error",
     "init",
     consumers=("peft",),

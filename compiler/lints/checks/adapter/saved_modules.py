@@ -26,13 +26,7 @@ if TYPE_CHECKING:
     from tunec.schemas.models.architecture import Module
 
 
-@rule(
-    "module-adapted-and-saved",
-    "warning",
-    "silent",
-    consumers=("peft",),
-    reads=lora_keys("modules_to_save"),
-)
+@rule("warning", "silent", consumers=("peft",), reads=lora_keys("modules_to_save"))
 def module_adapted_and_saved(run: LintContext) -> Iterator[Finding]:
     """A module is both a target of LoRA and listed in `modules_to_save`."""
     for lora in adapters(run):
@@ -55,13 +49,7 @@ _PLAIN = ("peft", "glm4")
 it."""
 
 
-@rule(
-    "modules-to-save-as-text",
-    "error",
-    "silent",
-    consumers=("peft",),
-    reads=lora_keys("modules_to_save"),
-)
+@rule("error", "silent", consumers=("peft",), reads=lora_keys("modules_to_save"))
 def modules_to_save_as_text(run: LintContext) -> Iterator[Finding]:
     """`modules_to_save` is a string, whose letters PEFT takes as names."""
     for lora in adapters(run):
@@ -91,13 +79,7 @@ _OF_TASKS: Final = frozenset({"qa_outputs", "v_head", "summary", "pooler", "pre_
 `GenericForQuestionAnswering`, trl's AutoModelForCausalLMWithValueHead."""
 
 
-@rule(
-    "modules-to-save-missing",
-    "warning",
-    "silent",
-    consumers=("peft",),
-    reads=lora_keys("modules_to_save"),
-)
+@rule("warning", "silent", consumers=("peft",), reads=lora_keys("modules_to_save"))
 def modules_to_save_missing(run: LintContext) -> Iterator[Finding]:
     """`modules_to_save` names modules that the model does not have."""
     if run.model is None:
@@ -142,7 +124,6 @@ _OF_FACTORY: Final = ("new_special_tokens", "add_tokens", "add_special_tokens")
 
 
 @rule(
-    "new-tokens-not-trained",
     "error",
     "silent",
     consumers=("peft",),
@@ -250,11 +231,7 @@ _BYTES: Final = 16
 
 
 @rule(
-    "saved-module-under-zero-3",
-    "warning",
-    "out-of-memory",
-    consumers=("peft", "deepspeed"),
-    reads=lora_keys("modules_to_save"),
+    "warning", "out-of-memory", consumers=("peft", "deepspeed"), reads=lora_keys("modules_to_save")
 )
 def saved_module_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """Embeddings or heads are trained in full beside LoRA under ZeRO stage 3."""
@@ -301,11 +278,7 @@ def _size(terms: tuple[Term, ...]) -> tuple[str, ...]:
 
 
 @rule(
-    "tied-layer-adapted",
-    "warning",
-    "silent",
-    consumers=("peft",),
-    reads=lora_keys("target_modules", "modules_to_save"),
+    "warning", "silent", consumers=("peft",), reads=lora_keys("target_modules", "modules_to_save")
 )
 def tied_layer_adapted(run: LintContext) -> Iterator[Finding]:
     """An end of tied embeddings is adapted or trained without `ensure_weight_tying`."""

@@ -28,13 +28,7 @@ if TYPE_CHECKING:
     from tunec.schemas.models.architecture import Architecture, Module
 
 
-@rule(
-    "regex-in-target-list",
-    "error",
-    "init",
-    consumers=("peft",),
-    reads=lora_keys("target_modules", "exclude_modules"),
-)
+@rule("error", "init", consumers=("peft",), reads=lora_keys("target_modules", "exclude_modules"))
 def regex_in_target_list(run: LintContext) -> Iterator[Finding]:
     """A list of LoRA's targets contains a regular expression."""
     for lora in adapters(run):
@@ -123,7 +117,6 @@ trainer/model_config.py."""
 
 
 @rule(
-    "targets-in-one-word",
     "error",
     "init",
     consumers=("peft", "trl", "transformers", "axolotl"),
@@ -209,13 +202,7 @@ def _finding(document: Document, at: Place, text: str) -> Finding:
     )
 
 
-@rule(
-    "exclusion-matches-nothing",
-    "warning",
-    "silent",
-    consumers=("peft",),
-    reads=lora_keys("exclude_modules"),
-)
+@rule("warning", "silent", consumers=("peft",), reads=lora_keys("exclude_modules"))
 def exclusion_matches_nothing(run: LintContext) -> Iterator[Finding]:
     """A name in `exclude_modules` excludes none of LoRA's targets."""
     if run.model is None:
@@ -243,13 +230,7 @@ def exclusion_matches_nothing(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "parameter-targets-match-nothing",
-    "error",
-    "init",
-    consumers=("peft>=0.17",),
-    reads=lora_keys("target_parameters"),
-)
+@rule("error", "init", consumers=("peft>=0.17",), reads=lora_keys("target_parameters"))
 def parameter_targets_match_nothing(run: LintContext) -> Iterator[Finding]:
     """`target_parameters` names parameters that the model does not have."""
     if run.model is None:
@@ -278,7 +259,6 @@ _OWN_LISTS: Final = ("axolotl", "llamafactory")
 
 
 @rule(
-    "experts-without-adapter",
     "warning",
     "silent",
     consumers=("peft", "transformers>=5"),
@@ -347,11 +327,7 @@ def _reaches(run: LintContext, lora: Lora, architecture: "Architecture") -> bool
 
 
 @rule(
-    "fused-target-in-part",
-    "error",
-    "init",
-    consumers=("peft>=0.19", "transformers>=5"),
-    reads=lora_keys("target_modules"),
+    "error", "init", consumers=("peft>=0.19", "transformers>=5"), reads=lora_keys("target_modules")
 )
 def fused_target_in_part(run: LintContext) -> Iterator[Finding]:
     """Only one of two projections is a target, but the experts hold both in one parameter."""

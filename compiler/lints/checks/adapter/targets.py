@@ -36,13 +36,7 @@ if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
 
 
-@rule(
-    "lora-target-not-a-layer",
-    "error",
-    "init",
-    consumers=("peft",),
-    reads=lora_keys("target_modules"),
-)
+@rule("error", "init", consumers=("peft",), reads=lora_keys("target_modules"))
 def lora_target_not_a_layer(run: LintContext) -> Iterator[Finding]:
     """LoRA targets a block, a norm or a wrapped layer, which PEFT cannot adapt."""
     if run.model is None:
@@ -118,13 +112,7 @@ def _wrapped(run: LintContext, lora: Lora, targets: tuple[str, ...]) -> list[str
     return [each for each in targets if any(at.endswith(f".{each}") for at in holders)]
 
 
-@rule(
-    "lora-target-string-is-a-regex",
-    "error",
-    "init",
-    consumers=("peft",),
-    reads=lora_keys("target_modules"),
-)
+@rule("error", "init", consumers=("peft",), reads=lora_keys("target_modules"))
 def lora_target_string_is_a_regex(run: LintContext) -> Iterator[Finding]:
     """A name is given as a string, which PEFT matches as a regular expression over whole names."""
     for lora in adapters(run):
@@ -170,13 +158,7 @@ def _one(at: Place, name: str) -> Finding:
     )
 
 
-@rule(
-    "lora-target-unused",
-    "warning",
-    "silent",
-    consumers=("peft",),
-    reads=lora_keys("target_modules"),
-)
+@rule("warning", "silent", consumers=("peft",), reads=lora_keys("target_modules"))
 def lora_target_unused(run: LintContext) -> Iterator[Finding]:
     """Some of LoRA's targets match no module."""
     if run.model is None:
@@ -237,13 +219,7 @@ _NAMED: Final[Mapping[str, str]] = {
 """`model_type` by repository name, for models that are not in the catalogue."""
 
 
-@rule(
-    "lora-targets-left-out",
-    "error",
-    "init",
-    consumers=("peft",),
-    reads=("trainer:use_peft", "peft:*"),
-)
+@rule("error", "init", consumers=("peft",), reads=("trainer:use_peft", "peft:*"))
 def lora_targets_left_out(run: LintContext) -> Iterator[Finding]:
     """LoRA's targets are left to PEFT, which has no default for this type of model."""
     for lora in loras(run):
@@ -286,13 +262,7 @@ def _has(run: LintContext, kind: str) -> bool:
     return since is not None and run.runs(since) is not False
 
 
-@rule(
-    "lora-targets-match-nothing",
-    "error",
-    "init",
-    consumers=("peft",),
-    reads=lora_keys("target_modules"),
-)
+@rule("error", "init", consumers=("peft",), reads=lora_keys("target_modules"))
 def lora_targets_match_nothing(run: LintContext) -> Iterator[Finding]:
     """LoRA's targets are names from another architecture."""
     for lora in adapters(run):

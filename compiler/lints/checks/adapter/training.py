@@ -26,13 +26,7 @@ from tunec.compiler.lints.kinds import own_keys
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 
-@rule(
-    "inference-mode-in-training",
-    "error",
-    "step",
-    consumers=("peft",),
-    reads=lora_keys("inference_mode"),
-)
+@rule("error", "step", consumers=("peft",), reads=lora_keys("inference_mode"))
 def inference_mode_in_training(run: LintContext) -> Iterator[Finding]:
     """The adapter is configured for inference, but the run trains it."""
     for lora in adapters(run):
@@ -54,13 +48,7 @@ def inference_mode_in_training(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "adapter-of-another-base",
-    "warning",
-    "load",
-    consumers=("peft",),
-    reads=("peft:base_model_name_or_path",),
-)
+@rule("warning", "load", consumers=("peft",), reads=("peft:base_model_name_or_path",))
 def adapter_of_another_base(run: LintContext) -> Iterator[Finding]:
     """The adapter's base is not the model that the run trains."""
     trained = _trained(run)
@@ -100,11 +88,7 @@ def _is_repository(value: Any) -> bool:
 
 
 @rule(
-    "adapter-saved-empty",
-    "error",
-    "resume",
-    consumers=("transformers<5",),
-    reads=("deepspeed:zero_optimization.stage",),
+    "error", "resume", consumers=("transformers<5",), reads=("deepspeed:zero_optimization.stage",)
 )
 def adapter_saved_empty(run: LintContext) -> Iterator[Finding]:
     """The adapter in a checkpoint of ZeRO stage 3 holds no tensors."""
@@ -144,7 +128,6 @@ _SWITCH: Final = {
 
 
 @rule(
-    "lora-keys-without-adapter",
     "error",
     "silent",
     consumers=("peft",),
@@ -206,7 +189,6 @@ _ADAMS: Final = ("adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit",
 
 
 @rule(
-    "learning-rate-of-the-other-method",
     "note",
     "silent",
     consumers=("peft", "transformers"),
@@ -286,7 +268,7 @@ _PACKED: Final = ("gptq", "awq", "aqlm")
 """Stored forms, by a checkpoint's name, that do not support DoRA in any release."""
 
 
-@rule("dora-on-quantised-base", "error", "init", consumers=("peft",), reads=lora_keys("use_dora"))
+@rule("error", "init", consumers=("peft",), reads=lora_keys("use_dora"))
 def dora_on_quantised_base(run: LintContext) -> Iterator[Finding]:
     """DoRA on a quantised base whose layers do not support it."""
     base, form = quantised(run), stored_form(run)
@@ -310,13 +292,7 @@ def _dora_finding(lora: Lora, dora: Place, base: tuple[str, Place], otherwise: s
     )
 
 
-@rule(
-    "language-model-tuned-beside-lora",
-    "error",
-    "load",
-    consumers=("minicpm-v",),
-    reads=keys("trainer|model|minicpm-v", "use_lora"),
-)
+@rule("error", "load", consumers=("minicpm-v",), reads=keys("trainer|model|minicpm-v", "use_lora"))
 def language_model_tuned_beside_lora(run: LintContext) -> Iterator[Finding]:
     """MiniCPM-V's script is set to train both the language model and LoRA in it."""
     for document in run.documents:
@@ -345,7 +321,6 @@ which are loaded after the adapters have been made."""
 
 
 @rule(
-    "lora-reaches-vision-tower",
     "warning",
     "silent",
     consumers=("peft",),

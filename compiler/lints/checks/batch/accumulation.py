@@ -35,13 +35,7 @@ accumulation_given_twice = rows(
 _KEY: Final = "gradient_accumulation_steps"
 
 
-@rule(
-    "accumulation-left-out",
-    "error",
-    "silent",
-    consumers=("accelerate<1.8",),
-    reads=(f"trainer:{_KEY}",),
-)
+@rule("error", "silent", consumers=("accelerate<1.8",), reads=(f"trainer:{_KEY}",))
 def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
     """The trainer accumulates gradients, but DeepSpeed's file does not set accumulation."""
     asked = run.said("trainer", _KEY)
@@ -67,13 +61,7 @@ def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "auto-find-batch-size-refused",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=("trainer:auto_find_batch_size",),
-)
+@rule("error", "init", consumers=("transformers",), reads=("trainer:auto_find_batch_size",))
 def auto_find_batch_size_refused(run: LintContext) -> Iterator[Finding]:
     """The trainer searches for a batch size under an engine that cannot change it."""
     find = run.said("trainer", "auto_find_batch_size")
@@ -100,13 +88,7 @@ _FP16_WINS: Final = "axolotl>=0.13"
 precedence."""
 
 
-@rule(
-    "deepspeed-and-trainer-differ",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=keys("deepspeed", *FILLS),
-)
+@rule("error", "init", consumers=("transformers",), reads=keys("deepspeed", *FILLS))
 def deepspeed_and_trainer_differ(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's file and the trainer's arguments set different values."""
     if not run.of("trainer"):
@@ -198,7 +180,6 @@ def _default(run: LintContext, words: str) -> Effective:
 
 
 @rule(
-    "split-batches-overrides-batch",
     "error",
     "silent",
     consumers=("transformers",),
@@ -259,7 +240,6 @@ batch_of_nothing = rows(
 
 
 @rule(
-    "least-batch-of-zero-3",
     "note",
     "out-of-memory",
     consumers=("deepspeed",),

@@ -13,7 +13,6 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
-    "fewer-samples-than-a-batch",
     "error",
     "init",
     consumers=("transformers",),
@@ -76,7 +75,6 @@ def _fewer_finding(
 
 
 @rule(
-    "grouping-ignored",
     "error",
     "silent",
     consumers=("transformers",),
@@ -131,7 +129,6 @@ def _true(run: LintContext, *keys: str) -> Place | None:
 
 
 @rule(
-    "more-workers-than-cores",
     "warning",
     "slow",
     consumers=("transformers",),

@@ -34,7 +34,6 @@ _NOT_REENTRANT: Final = ("context_fn", "determinism_check", "debug", "early_stop
 
 
 @rule(
-    "checkpointing-option-refused",
     "error",
     "step",
     consumers=("transformers", "torch"),
@@ -104,7 +103,6 @@ _REFUSED: Final = ("activation_offloading", "selective_checkpointing")
 
 
 @rule(
-    "checkpointing-options-ignored",
     "note",
     "silent",
     consumers=("transformers", "axolotl"),
@@ -169,7 +167,6 @@ _NAMES: Final = (
 
 
 @rule(
-    "older-name-overridden",
     "error",
     "silent",
     consumers=("transformers",),
@@ -197,13 +194,7 @@ def older_name_overridden(run: LintContext) -> Iterator[Finding]:
 _CACHE_KEYS: Final = ("use_cache", "model_init_kwargs.use_cache", "model_kwargs.use_cache")
 
 
-@rule(
-    "cache-beside-checkpointing",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    reads=keys("model|trainer", *_CACHE_KEYS),
-)
+@rule("warning", "silent", consumers=("transformers",), reads=keys("model|trainer", *_CACHE_KEYS))
 def cache_beside_checkpointing(run: LintContext) -> Iterator[Finding]:
     """A key-value cache is requested although activations are recomputed."""
     switch = checkpointing_place(run)
@@ -232,13 +223,7 @@ def _requested(run: LintContext) -> Iterator[Place]:
             yield at
 
 
-@rule(
-    "adalora-recomputed-by-reentrance",
-    "error",
-    "step",
-    consumers=("peft",),
-    reads=("peft:peft_type",),
-)
+@rule("error", "step", consumers=("peft",), reads=("peft:peft_type",))
 def adalora_recomputed_by_reentrance(run: LintContext) -> Iterator[Finding]:
     """AdaLoRA's own loss is used with reentrant checkpointing in several processes."""
     kind = run.said("peft", "peft_type")
@@ -271,7 +256,7 @@ _WHY: Final = (
 )
 
 
-@rule("non-reentrant-adapter-under-zero-3", "error", "step", consumers=(_FAILS,), reads=RECOMPUTED)
+@rule("error", "step", consumers=(_FAILS,), reads=RECOMPUTED)
 def non_reentrant_adapter_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """Non-reentrant checkpointing over frozen weights, under ZeRO-3 of older releases."""
     stage = run.slot("zero.stage")
@@ -321,7 +306,6 @@ they prepare a quantised model, or make the input require a gradient."""
 
 
 @rule(
-    "reentrant-over-frozen-base",
     "warning",
     "step",
     consumers=("transformers<5", "axolotl>=0.8"),

@@ -24,13 +24,7 @@ _TORCHAO: Final = frozenset(
 _MENDED: Final = "bitsandbytes>=0.49.2"
 
 
-@rule(
-    "fsdp-8-bit-states-lost",
-    "warning",
-    "save",
-    consumers=("torch", "bitsandbytes", "axolotl"),
-    reads=("trainer:optim",),
-)
+@rule("warning", "save", consumers=("torch", "bitsandbytes", "axolotl"), reads=("trainer:optim",))
 def fsdp_8_bit_states_lost(run: LintContext) -> Iterator[Finding]:
     """FSDP cannot gather the states of a quantised optimizer for a checkpoint."""
     optim = run.said("trainer", "optim")
@@ -73,13 +67,7 @@ def _states_lost(optim: Place, each: FsdpSettings, why: str) -> Finding:
 _FULL: Final = ("FULL_STATE_DICT", "1")
 
 
-@rule(
-    "fsdp-adapter-of-one-rank",
-    "error",
-    "resume",
-    consumers=("accelerate",),
-    reads=fsdp_keys("state_dict_type"),
-)
+@rule("error", "resume", consumers=("accelerate",), reads=fsdp_keys("state_dict_type"))
 def fsdp_adapter_of_one_rank(run: LintContext) -> Iterator[Finding]:
     """A checkpoint of FSDP 2 holds only the first process's part of the adapter."""
     if run.runs("accelerate<1.15") is not True or not run.of("trainer"):
@@ -109,13 +97,7 @@ def fsdp_adapter_of_one_rank(run: LintContext) -> Iterator[Finding]:
 _SHARDS: Final = ("SHARDED_STATE_DICT", "LOCAL_STATE_DICT")
 
 
-@rule(
-    "fsdp-model-left-in-shards",
-    "warning",
-    "save",
-    consumers=("transformers",),
-    reads=fsdp_keys("state_dict_type"),
-)
+@rule("warning", "save", consumers=("transformers",), reads=fsdp_keys("state_dict_type"))
 def fsdp_model_left_in_shards(run: LintContext) -> Iterator[Finding]:
     """Training ends without a model that from_pretrained can load."""
     saves = run.said("trainer", "save_only_model")
@@ -141,13 +123,7 @@ def fsdp_model_left_in_shards(run: LintContext) -> Iterator[Finding]:
 _NAMES: Final = ("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT", "1", "2", "3")
 
 
-@rule(
-    "fsdp-state-dict-refused",
-    "error",
-    "init",
-    consumers=("accelerate",),
-    reads=fsdp_keys("state_dict_type"),
-)
+@rule("error", "init", consumers=("accelerate",), reads=fsdp_keys("state_dict_type"))
 def fsdp_state_dict_refused(run: LintContext) -> Iterator[Finding]:
     """A `state_dict_type` that FSDP does not have."""
     for each in asked(run):
@@ -172,13 +148,7 @@ def fsdp_state_dict_refused(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "fsdp-weights-only-in-shards",
-    "error",
-    "init",
-    consumers=("transformers>=4.51",),
-    reads=("trainer:save_only_model",),
-)
+@rule("error", "init", consumers=("transformers>=4.51",), reads=("trainer:save_only_model",))
 def fsdp_weights_only_in_shards(run: LintContext) -> Iterator[Finding]:
     """Only the weights are saved, and they are saved in shards."""
     only = run.said("trainer", "save_only_model")
@@ -203,13 +173,7 @@ _GATHERED_OWN: Final = (
 _WHOLE: Final = ("full_shard", "hybrid_shard")
 
 
-@rule(
-    "gathered-again-for-recomputation",
-    "warning",
-    "slow",
-    consumers=("transformers<4.53",),
-    reads=("trainer:fsdp",),
-)
+@rule("warning", "slow", consumers=("transformers<4.53",), reads=("trainer:fsdp",))
 def gathered_again_for_recomputation(run: LintContext) -> Iterator[Finding]:
     """The trainer recomputes activations of a model that FSDP shards."""
     for document in run.of("trainer"):

@@ -21,7 +21,6 @@ from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 
 @rule(
-    "deepspeed-and-fsdp",
     "error",
     "parse",
     consumers=("axolotl", "transformers"),
@@ -45,7 +44,7 @@ def deepspeed_and_fsdp(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule("fsdp-2-before-torch-2-6", "error", "init", consumers=("accelerate",), reads=TURNS_ON)
+@rule("error", "init", consumers=("accelerate",), reads=TURNS_ON)
 def fsdp_2_before_torch_2_6(run: LintContext) -> Iterator[Finding]:
     """FSDP 2 with a torch for which accelerate refuses it, or cannot shard."""
     is_refused = run.runs("torch<2.6") is True
@@ -75,13 +74,7 @@ _REFUSED: Final = ("adamw_8bit", "adamw_bnb_8bit")
 """Optimizers that Axolotl itself refuses."""
 
 
-@rule(
-    "fsdp-8-bit-optimizer",
-    "error",
-    "step",
-    consumers=("bitsandbytes", "axolotl"),
-    reads=("trainer:optim",),
-)
+@rule("error", "step", consumers=("bitsandbytes", "axolotl"), reads=("trainer:optim",))
 def fsdp_8_bit_optimizer(run: LintContext) -> Iterator[Finding]:
     """An optimizer with 8-bit states whose parameters FSDP shards or offloads."""
     optim = run.said("trainer", "optim")
@@ -118,13 +111,7 @@ def _paired(name: str, what: str, optim: Place, other: Place, consequence: Conse
 _KEY: Final = "activation_checkpointing_offload"
 
 
-@rule(
-    "fsdp-activation-offload-refused",
-    "error",
-    "init",
-    consumers=("accelerate>=1.15",),
-    reads=fsdp_keys(_KEY),
-)
+@rule("error", "init", consumers=("accelerate>=1.15",), reads=fsdp_keys(_KEY))
 def fsdp_activation_offload_refused(run: LintContext) -> Iterator[Finding]:
     """Activation offload without FSDP 2, or without FSDP's activation checkpointing."""
     for each in asked(run):
@@ -148,13 +135,7 @@ def fsdp_activation_offload_refused(run: LintContext) -> Iterator[Finding]:
 _BY_TRAINER: Final = ("gradient_checkpointing", "activation_checkpointing")
 
 
-@rule(
-    "fsdp-checkpoints-twice",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=keys("trainer", *_BY_TRAINER),
-)
+@rule("error", "init", consumers=("transformers",), reads=keys("trainer", *_BY_TRAINER))
 def fsdp_checkpoints_twice(run: LintContext) -> Iterator[Finding]:
     """The trainer and FSDP both recompute activations."""
     own = run.said("trainer", *_BY_TRAINER)
@@ -173,11 +154,7 @@ def fsdp_checkpoints_twice(run: LintContext) -> Iterator[Finding]:
 
 
 @rule(
-    "fsdp-loads-without-sync",
-    "error",
-    "init",
-    consumers=("accelerate", "transformers"),
-    reads=fsdp_keys("sync_module_states"),
+    "error", "init", consumers=("accelerate", "transformers"), reads=fsdp_keys("sync_module_states")
 )
 def fsdp_loads_without_sync(run: LintContext) -> Iterator[Finding]:
     """Only rank 0 loads weights, but they are not sent to the other ranks."""
@@ -203,9 +180,7 @@ def _is_refused(run: LintContext) -> bool:
     return run.runs("transformers>=4.44") is True and run.runs("transformers<=5.6.2") is True
 
 
-@rule(
-    "fsdp-of-one-process", "error", "init", consumers=("transformers", "accelerate"), reads=TURNS_ON
-)
+@rule("error", "init", consumers=("transformers", "accelerate"), reads=TURNS_ON)
 def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
     """FSDP is requested, but only one process is started."""
     world = run.world
@@ -233,13 +208,7 @@ def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "fsdp-offload-of-sent-weights",
-    "error",
-    "step",
-    consumers=("accelerate",),
-    reads=fsdp_keys("offload_params"),
-)
+@rule("error", "step", consumers=("accelerate",), reads=fsdp_keys("offload_params"))
 def fsdp_offload_of_sent_weights(run: LintContext) -> Iterator[Finding]:
     """FSDP 2 keeps weights on the host that accelerate has just sent to the devices."""
     if run.runs("accelerate<1.13") is not True:
@@ -262,13 +231,7 @@ def fsdp_offload_of_sent_weights(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "generation-under-fsdp-1",
-    "error",
-    "step",
-    consumers=("transformers",),
-    reads=("trainer:predict_with_generate",),
-)
+@rule("error", "step", consumers=("transformers",), reads=("trainer:predict_with_generate",))
 def generation_under_fsdp_1(run: LintContext) -> Iterator[Finding]:
     """A model generates text while FSDP 1 has split its parameters and does not gather them."""
     if run.runs("transformers<4.46") is not True:
@@ -294,13 +257,7 @@ _IN_TILES: Final = ("dpo", "grpo", "kto", "rloo")
 """Trainers besides SFT's whose loss reads the head itself, from trl 1.15 on."""
 
 
-@rule(
-    "fsdp-head-of-one-rank",
-    "error",
-    "silent",
-    consumers=("trl>=1.7",),
-    reads=TURNS_ON,
-)
+@rule("error", "silent", consumers=("trl>=1.7",), reads=TURNS_ON)
 def fsdp_head_of_one_rank(run: LintContext) -> Iterator[Finding]:
     """TRL's loss reads a trained output projection that FSDP 2 keeps in a separate unit."""
     head = _trained_head(run)

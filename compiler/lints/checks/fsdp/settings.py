@@ -20,7 +20,6 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
-    "fsdp-config-without-fsdp",
     "warning",
     "silent",
     consumers=("transformers", "axolotl"),
@@ -96,13 +95,7 @@ _MEANT: Final[Mapping[str, tuple[str, str]]] = {
 _OF_XLA: Final = ("xla_fsdp_v2", "xla_fsdp_grad_ckpt", "xla_fsdp_settings")
 
 
-@rule(
-    "fsdp-key-unread",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    reads=("trainer:fsdp_config",),
-)
+@rule("warning", "silent", consumers=("transformers",), reads=("trainer:fsdp_config",))
 def fsdp_key_unread(run: LintContext) -> Iterator[Finding]:
     """The Trainer does not read a key in its fsdp_config."""
     for each in asked(run):
@@ -165,11 +158,7 @@ _NEWER: Final[Mapping[str, tuple[str, ...]]] = {"reshard_after_forward": ("true"
 
 
 @rule(
-    "fsdp-keys-of-another-version",
-    "warning",
-    "silent",
-    consumers=("accelerate", "transformers"),
-    reads=fsdp_keys(*_SAME, *_NEWER),
+    "warning", "silent", consumers=("accelerate", "transformers"), reads=fsdp_keys(*_SAME, *_NEWER)
 )
 def fsdp_keys_of_another_version(run: LintContext) -> Iterator[Finding]:
     """Keys of the other version of FSDP, which the version in use does not read."""
@@ -218,11 +207,7 @@ _NUMBERS: Final = ("1", "2")
 
 
 @rule(
-    "fsdp-prefetch-refused",
-    "error",
-    "init",
-    consumers=("accelerate", "transformers"),
-    reads=fsdp_keys("backward_prefetch"),
+    "error", "init", consumers=("accelerate", "transformers"), reads=fsdp_keys("backward_prefetch")
 )
 def fsdp_prefetch_refused(run: LintContext) -> Iterator[Finding]:
     """An unknown value for FSDP's prefetching."""
@@ -248,7 +233,6 @@ _RESHARD_NAMES: Final = (
 
 
 @rule(
-    "fsdp-reshard-refused",
     "error",
     "init",
     consumers=("accelerate>=1.6", "transformers"),
@@ -298,7 +282,6 @@ _OF_TWO: Final = ("full_shard", "shard_grad_op", "offload", "auto_wrap")
 
 
 @rule(
-    "fsdp-strategy-refused",
     "error",
     "init",
     consumers=("accelerate", "transformers"),

@@ -22,7 +22,6 @@ _KEYS: Final = (
 
 
 @rule(
-    "fsdp-class-with-a-blank",
     "error",
     "init",
     consumers=("accelerate", "transformers"),
@@ -52,13 +51,7 @@ def fsdp_class_with_a_blank(run: LintContext) -> Iterator[Finding]:
 _POLICIES: Final = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
 
 
-@rule(
-    "fsdp-policy-refused",
-    "error",
-    "parse",
-    consumers=("transformers",),
-    reads=fsdp_keys("auto_wrap_policy"),
-)
+@rule("error", "parse", consumers=("transformers",), reads=fsdp_keys("auto_wrap_policy"))
 def fsdp_policy_refused(run: LintContext) -> Iterator[Finding]:
     """A wrap policy that the Trainer does not have under that name."""
     is_old = run.runs("transformers<=5.6.2")
@@ -82,13 +75,7 @@ def fsdp_policy_refused(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "fsdp-two-wrap-policies",
-    "error",
-    "parse",
-    consumers=("transformers", "accelerate"),
-    reads=fsdp_keys("min_num_params"),
-)
+@rule("error", "parse", consumers=("transformers", "accelerate"), reads=fsdp_keys("min_num_params"))
 def fsdp_two_wrap_policies(run: LintContext) -> Iterator[Finding]:
     """Units are set both by class and by size."""
     for each in asked(run):
@@ -191,13 +178,7 @@ _MAKERS: Final = (
 config.json."""
 
 
-@rule(
-    "fsdp-wrap-class-of-another-model",
-    "error",
-    "init",
-    consumers=("accelerate",),
-    reads=fsdp_keys("transformer_layer_cls_to_wrap"),
-)
+@rule("error", "init", consumers=("accelerate",), reads=fsdp_keys("transformer_layer_cls_to_wrap"))
 def fsdp_wrap_class_of_another_model(run: LintContext) -> Iterator[Finding]:
     """The model does not have the class of layers to wrap."""
     path, own = _model(run)
@@ -253,13 +234,7 @@ _CLASSES: Final = "transformer_layer_cls_to_wrap"
 _BY_CLASS: Final = "write fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"
 
 
-@rule(
-    "fsdp-wraps-nothing",
-    "warning",
-    "out-of-memory",
-    consumers=("accelerate", "transformers"),
-    reads=TURNS_ON,
-)
+@rule("warning", "out-of-memory", consumers=("accelerate", "transformers"), reads=TURNS_ON)
 def fsdp_wraps_nothing(run: LintContext) -> Iterator[Finding]:
     """The whole model is a single unit, which is gathered at once."""
     others = list(asked(run))
@@ -312,13 +287,7 @@ def _wraps_finding(place: Place, text: str, change: str, is_old: bool | None = T
     )
 
 
-@rule(
-    "embedding-in-two-fsdp-units",
-    "error",
-    "step",
-    consumers=("accelerate", "transformers"),
-    reads=TURNS_ON,
-)
+@rule("error", "step", consumers=("accelerate", "transformers"), reads=TURNS_ON)
 def embedding_in_two_fsdp_units(run: LintContext) -> Iterator[Finding]:
     """FSDP cannot keep the model's embedding in one unit."""
     if run.model is None:
@@ -354,13 +323,7 @@ _NAMED_SINCE: Final = "transformers>=5.1"
 """The first release in which a model's list holds those of its parts."""
 
 
-@rule(
-    "fsdp-layer-classes-absent",
-    "error",
-    "init",
-    consumers=("accelerate", "transformers"),
-    reads=TURNS_ON,
-)
+@rule("error", "init", consumers=("accelerate", "transformers"), reads=TURNS_ON)
 def fsdp_layer_classes_absent(run: LintContext) -> Iterator[Finding]:
     """The classes to wrap are left to the model, whose list names classes that it does not have."""
     model = run.model

@@ -29,7 +29,7 @@ _OF_BLACKWELL: Final = _Newer("2.7", "CUDA 12.8")
 _OF_CDNA_4: Final = _Newer("2.10", "ROCm 7.0")
 
 
-@rule("device-newer-than-torch", "error", "init", consumers=("torch",), reads=ALWAYS, hardware=True)
+@rule("error", "init", consumers=("torch",), reads=ALWAYS, hardware=True)
 def device_newer_than_torch(run: LintContext) -> Iterator[Finding]:
     """A device is newer than the torch that runs on it."""
     device = run.environment.weakest
@@ -61,7 +61,7 @@ def _generation(device: "Device") -> _Newer | None:
     return _OF_BLACKWELL if is_blackwell else None
 
 
-@rule("device-older-than-torch", "error", "init", consumers=("torch",), reads=ALWAYS, hardware=True)
+@rule("error", "init", consumers=("torch",), reads=ALWAYS, hardware=True)
 def device_older_than_torch(run: LintContext) -> Iterator[Finding]:
     """The builds of the torch in use no longer have kernels for a device."""
     device = run.environment.weakest
@@ -111,14 +111,7 @@ def _older(capability: tuple[int, int]) -> str:
     return f"use torch {found.version}, from {INDEX}/{found.name}"
 
 
-@rule(
-    "unequal-devices",
-    "warning",
-    "slow",
-    consumers=("torch",),
-    reads=("slot:parallel.world",),
-    hardware=True,
-)
+@rule("warning", "slow", consumers=("torch",), reads=("slot:parallel.world",), hardware=True)
 def unequal_devices(run: LintContext) -> Iterator[Finding]:
     """Devices with different amounts of memory take part in one data parallel run."""
     cluster, devices = run.environment.cluster, run.environment.devices
@@ -170,7 +163,6 @@ _LEAST: Final = {"flash_attention_2": (8, 0), "flash_attention_3": (9, 0)}
 
 
 @rule(
-    "flash-attention-without-hardware",
     "error",
     "step",
     consumers=("transformers",),
@@ -257,7 +249,6 @@ _FP8_KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
 
 
 @rule(
-    "fp8-without-hardware",
     "error",
     "step",
     consumers=("torch", "accelerate"),
@@ -299,12 +290,7 @@ _SLOW: Final = (
 
 
 @rule(
-    "int8-without-hardware",
-    "error",
-    "step",
-    consumers=("transformers",),
-    reads=("slot:quantization.format",),
-    hardware=True,
+    "error", "step", consumers=("transformers",), reads=("slot:quantization.format",), hardware=True
 )
 def int8_without_hardware(run: LintContext) -> Iterator[Finding]:
     """LLM.int8() on devices without int8 tensor cores."""
@@ -339,7 +325,6 @@ def _is_in_fp16(run: LintContext) -> bool:
 
 
 @rule(
-    "vllm-without-hardware",
     "error",
     "init",
     consumers=("trl",),
@@ -372,7 +357,6 @@ _COMPILE_KEYS: Final = (
 
 
 @rule(
-    "compile-without-hardware",
     "error",
     "step",
     consumers=("torch",),

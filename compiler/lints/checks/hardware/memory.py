@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tunec.compiler.lints.facts.memory.estimate import Estimate
 
 
-@rule("device-memory-exceeded", "error", "out-of-memory", consumers=("torch",), hardware=True)
+@rule("error", "out-of-memory", consumers=("torch",), hardware=True)
 def device_memory_exceeded(run: LintContext) -> Iterator[Finding]:
     """The memory that the run needs does not fit its devices."""
     if run.environment.cluster is None or _only_serves(run):

@@ -38,7 +38,6 @@ utils/schemas/validation.py `check_deprecated_unsloth_fields` (`value-refused`).
 
 
 @rule(
-    "field-of-another-release",
     "error",
     "parse",
     consumers=("trl", "llamafactory", "axolotl", "accelerate"),

@@ -23,7 +23,6 @@ _OTHER_READERS: Final = ("deepspeed", "axolotl", "llamafactory", "simpletuner", 
 
 
 @rule(
-    "file-of-another-reader",
     "error",
     "parse",
     consumers=("accelerate", "transformers"),
@@ -84,13 +83,7 @@ def _file_finding(at: Place, other: Document, what: str, why: str, mend: str) ->
     )
 
 
-@rule(
-    "missing-file",
-    "warning",
-    "parse",
-    consumers=("transformers", "accelerate", "deepspeed"),
-    reads=ALWAYS,
-)
+@rule("warning", "parse", consumers=("transformers", "accelerate", "deepspeed"), reads=ALWAYS)
 def missing_file(run: LintContext) -> Iterator[Finding]:
     """A file names another file that does not exist."""
     for each in run.missing:
@@ -217,7 +210,7 @@ _OWN: Final = {
 """tunec's own files by their first key."""
 
 
-@rule("unrecognised-file", "warning", "unclear", consumers=("tunec",), reads=ALWAYS)
+@rule("warning", "unclear", consumers=("tunec",), reads=ALWAYS)
 def unrecognised_file(run: LintContext) -> Iterator[Finding]:
     """A file of an unknown kind."""
     for each in run.unread:
@@ -285,7 +278,7 @@ def findings(unused: Iterable[Allowance], known: Iterable[str]) -> Iterator[Find
             yield Finding(f"`allow({each.name})` {what}", (label,), (), "remove it")
 
 
-@rule("unused-allowance", "note", "silent", consumers=("tunec",), reads=())
+@rule("note", "silent", consumers=("tunec",), reads=())
 def unused_allowance(_: LintContext) -> Iterator[Finding]:
     """A comment allows a finding that does not occur; the engine reports this after all rules."""
     return iter(())
@@ -296,13 +289,7 @@ _DASHED: Final = re.compile(
 )
 
 
-@rule(
-    "flag-with-another-dash",
-    "error",
-    "parse",
-    consumers=("transformers",),
-    reads=("launch:script",),
-)
+@rule("error", "parse", consumers=("transformers",), reads=("launch:script",))
 def flag_with_another_dash(run: LintContext) -> Iterator[Finding]:
     """A trainer's flag with one dash, or with a typographic dash."""
     kinds = {each.name: each.kind for each in run.of(*TRAINERS) if each.format == "shell"}
@@ -336,7 +323,7 @@ _SWITCHES: Final = frozenset({"debug"})
 """Names of the trainer's flags that mean something else in most scripts."""
 
 
-@rule("flag-without-value", "error", "parse", consumers=("transformers",), reads=("trainer:*",))
+@rule("error", "parse", consumers=("transformers",), reads=("trainer:*",))
 def flag_without_value(run: LintContext) -> Iterator[Finding]:
     """A trainer's flag that needs a value but has none."""
     for document in run.of(*TRAINERS):

@@ -35,7 +35,6 @@ _MOST: Final = 4
 
 
 @rule(
-    "key-of-no-class",
     "warning",
     "parse",
     consumers=("transformers", "trl"),
@@ -122,7 +121,6 @@ _OF_TRAINER: Final = "training_arguments"
 
 
 @rule(
-    "argument-of-no-release",
     "error",
     "parse",
     consumers=("transformers", "trl", "peft"),
@@ -198,12 +196,7 @@ KINDS: Final = ("nemo-automodel", "unsloth", "verl")
 
 
 @rule(
-    "key-outside-its-section",
-    "error",
-    "parse",
-    consumers=KINDS,
-    reads=tuple(f"{kind}:*" for kind in KINDS),
-    unless="declared",
+    "error", "parse", consumers=KINDS, reads=tuple(f"{kind}:*" for kind in KINDS), unless="declared"
 )
 def key_outside_its_section(run: LintContext) -> Iterator[Finding]:
     """A section contains a key that it does not have."""

@@ -42,7 +42,6 @@ _LIKE: Final = 0.88
 
 
 @rule(
-    "misspelt-key",
     "error",
     "parse",
     consumers=("llamafactory", "axolotl", "accelerate", "trl"),
@@ -123,13 +122,7 @@ _OF_ENGINES: Final = ("msamp",)
 `DeepSpeedPlugin` writes it for MS-AMP, whose `msamp.deepspeed.initialize` reads it."""
 
 
-@rule(
-    "unknown-key",
-    "error",
-    "silent",
-    consumers=("deepspeed", "transformers"),
-    reads=("deepspeed:*", "hf:*"),
-)
+@rule("error", "silent", consumers=("deepspeed", "transformers"), reads=("deepspeed:*", "hf:*"))
 def unknown_key(run: LintContext) -> Iterator[Finding]:
     """A key that its reader does not know."""
     for document in run.of("deepspeed"):
@@ -220,7 +213,6 @@ hparams/training_args.py."""
 
 
 @rule(
-    "key-of-another-release",
     "error",
     "parse",
     consumers=("transformers", "deepspeed"),

@@ -76,7 +76,6 @@ OF_ENGINES: Final = _ONLY_DEEPSPEED | _ONLY_ACCELERATE | _IN_FILES
 
 
 @rule(
-    "key-of-another-tool",
     "error",
     "silent",
     consumers=("axolotl", "llamafactory", "transformers"),
@@ -165,7 +164,6 @@ _ENDINGS: Final = (".yaml", ".yml")
 
 
 @rule(
-    "file-of-another-format",
     "error",
     "parse",
     consumers=("transformers", "accelerate"),

@@ -52,7 +52,6 @@ _OPTIONS: Final = tuple(
 
 
 @rule(
-    "boolean-as-text",
     "error",
     "silent",
     consumers=("transformers", "deepspeed", "peft"),
@@ -147,7 +146,6 @@ def number_of(text: str) -> int | float | None:
 
 
 @rule(
-    "number-as-text",
     "error",
     "init",
     consumers=("deepspeed", "transformers"),
@@ -333,11 +331,7 @@ _KEYS: Final = ("eval_strategy", "evaluation_strategy", "save_strategy", "loggin
 
 
 @rule(
-    "no-read-as-false",
-    "error",
-    "parse",
-    consumers=("transformers", "axolotl"),
-    reads=keys("trainer|axolotl", *_KEYS),
+    "error", "parse", consumers=("transformers", "axolotl"), reads=keys("trainer|axolotl", *_KEYS)
 )
 def no_read_as_false(run: LintContext) -> Iterator[Finding]:
     """An unquoted `no`, which YAML 1.1 reads as false."""

@@ -96,7 +96,6 @@ read if no `args` are given; 2026.8.15 sets them on `args` (unslothai/unsloth#83
 
 
 @rule(
-    "trainer-argument-moved",
     "error",
     "parse",
     consumers=("trl", "transformers", "accelerate"),
@@ -284,7 +283,6 @@ _EXPERIMENTAL: Final = "trl.experimental."
 
 
 @rule(
-    "name-of-another-release",
     "error",
     "parse",
     consumers=("trl", "transformers", "peft"),
@@ -334,13 +332,7 @@ files models/*/modeling_*.py of transformers 5.23.0, every method but `__init__`
 was searched. Nothing reads attn_implementation: it is `_attn_implementation` there."""
 
 
-@rule(
-    "config-set-too-late",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    reads=("model:*",),
-)
+@rule("warning", "silent", consumers=("transformers",), reads=("model:*",))
 def config_set_too_late(run: LintContext) -> Iterator[Finding]:
     """A script sets a value that the model was built with after it has loaded the model."""
     for document in scripts_of(run):

@@ -79,7 +79,6 @@ _SCALE: Final = "fp16.loss_scale"
 
 
 @rule(
-    "value-of-another-type",
     "error",
     "init",
     consumers=("deepspeed", "transformers", "peft"),
@@ -284,13 +283,7 @@ def _severity(run: LintContext, document: Document, fault: Fault) -> Severity | 
     return None if is_everywhere(run, document, fault) else "warning"
 
 
-@rule(
-    "json-text-refused",
-    "error",
-    "parse",
-    consumers=("transformers",),
-    reads=keys("trainer", "deepspeed", *MAPPINGS),
-)
+@rule("error", "parse", consumers=("transformers",), reads=keys("trainer", "deepspeed", *MAPPINGS))
 def json_text_refused(run: LintContext) -> Iterator[Finding]:
     """A mapping is given as a string that is not JSON."""
     for document in run.of("trainer"):
@@ -334,13 +327,7 @@ def _as_json(text: str) -> str:
     return changed
 
 
-@rule(
-    "required-field-missing",
-    "warning",
-    "parse",
-    consumers=("transformers", "trl"),
-    reads=("trainer:*",),
-)
+@rule("warning", "parse", consumers=("transformers", "trl"), reads=("trainer:*",))
 def required_field_missing(run: LintContext) -> Iterator[Finding]:
     """A field that a class of this release requires is missing."""
     every = [each for each in run.of("trainer") if not each.is_view]

@@ -24,7 +24,6 @@ _KINDS: Final = ("hf", *TRL, "llamafactory")
 
 
 @rule(
-    "value-out-of-range",
     "error",
     "init",
     consumers=("deepspeed", "transformers", "peft"),
@@ -171,13 +170,7 @@ ACCELERATE_DEEPSPEED_ZERO_STAGE and similar variables."""
 _OFFLOADS: Final = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")
 
 
-@rule(
-    "auto-never-filled",
-    "error",
-    "init",
-    consumers=("transformers", "accelerate"),
-    reads=("deepspeed:*",),
-)
+@rule("error", "init", consumers=("transformers", "accelerate"), reads=("deepspeed:*",))
 def auto_never_filled(run: LintContext) -> Iterator[Finding]:
     """`auto` at a key that no trainer fills in."""
     if run.deepspeed_reader != "trainer":
@@ -244,7 +237,6 @@ _KEYS: Final[tuple[tuple[str, str, Consequence, str], ...]] = (
 
 
 @rule(
-    "divided-by-zero",
     "error",
     "step",
     consumers=("transformers", "deepspeed"),

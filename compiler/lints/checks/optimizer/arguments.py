@@ -24,13 +24,7 @@ _LION: Final = frozenset({"lion_8bit", "lion_32bit", "paged_lion_8bit", "paged_l
 """Optimizers that only get the betas."""
 
 
-@rule(
-    "adam-numbers-unread",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    reads=("trainer:optim",),
-)
+@rule("warning", "silent", consumers=("transformers",), reads=("trainer:optim",))
 def adam_numbers_unread(run: LintContext) -> Iterator[Finding]:
     """Adam's numbers are set beside an optimizer that does not get them."""
     if run.said("deepspeed", "optimizer.type") is not None:
@@ -63,13 +57,7 @@ _UNREAD: Final = frozenset(
 `get_optimizer_cls_and_kwargs`, 5.6.2 to 5.23.0 trainer_optimizer.py."""
 
 
-@rule(
-    "optimizer-arguments",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=("trainer:optim_args",),
-)
+@rule("error", "init", consumers=("transformers",), reads=("trainer:optim_args",))
 def optimizer_arguments(run: LintContext) -> Iterator[Finding]:
     """The optimizer does not read these arguments, or they cannot be parsed."""
     for document in run.of("trainer"):
@@ -109,13 +97,7 @@ def _unread(place: Place, optim: Place | None) -> Finding:
     )
 
 
-@rule(
-    "optimizer-given-twice",
-    "error",
-    "silent",
-    consumers=("transformers<5",),
-    reads=("trainer:adafactor",),
-)
+@rule("error", "silent", consumers=("transformers<5",), reads=("trainer:adafactor",))
 def optimizer_given_twice(run: LintContext) -> Iterator[Finding]:
     """`adafactor: true` beside another optimizer, which it replaces."""
     for document in run.of("trainer"):
@@ -142,7 +124,6 @@ cpu_adam.py `DeepSpeedCPUAdam.__init__`: betas[1]."""
 
 
 @rule(
-    "optimizer-number-refused",
     "error",
     "init",
     consumers=("transformers", "deepspeed"),

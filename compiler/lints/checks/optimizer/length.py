@@ -17,13 +17,7 @@ from tunec.compiler.lints.facts.training_loop import (
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 
-@rule(
-    "epochs-beside-steps",
-    "note",
-    "silent",
-    consumers=("transformers",),
-    reads=("trainer:max_steps",),
-)
+@rule("note", "silent", consumers=("transformers",), reads=("trainer:max_steps",))
 def epochs_beside_steps(run: LintContext) -> Iterator[Finding]:
     """Both a number of epochs and a number of steps are set."""
     for document in run.of("trainer"):
@@ -48,7 +42,6 @@ _STEPS: Final = {
 
 
 @rule(
-    "interval-refused",
     "error",
     "parse",
     consumers=("transformers",),
@@ -113,13 +106,7 @@ def _check(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "max-steps-of-zero",
-    "error",
-    "silent",
-    consumers=("transformers>=4.51",),
-    reads=("trainer:max_steps",),
-)
+@rule("error", "silent", consumers=("transformers>=4.51",), reads=("trainer:max_steps",))
 def max_steps_of_zero(run: LintContext) -> Iterator[Finding]:
     """max_steps is 0, with which newer releases stop after the first step."""
     train = run.said("trainer", "do_train")
@@ -129,7 +116,6 @@ def max_steps_of_zero(run: LintContext) -> Iterator[Finding]:
 
 
 @rule(
-    "nothing-is-trained",
     "error",
     "silent",
     consumers=("transformers", "llamafactory"),
@@ -176,13 +162,7 @@ def nothing_is_trained(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "optimizer-without-scheduler",
-    "error",
-    "init",
-    consumers=("transformers>=4.30,<4.33",),
-    reads=("deepspeed:optimizer",),
-)
+@rule("error", "init", consumers=("transformers>=4.30,<4.33",), reads=("deepspeed:optimizer",))
 def optimizer_without_scheduler(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's file has an optimizer but no scheduler; the Trainer needs both or neither."""
     if not run.of("trainer") or run.runs("transformers>=4.30,<4.33") is not True:
@@ -202,13 +182,7 @@ def optimizer_without_scheduler(run: LintContext) -> Iterator[Finding]:
 _FOLLOWS: Final = ("reduce_lr_on_plateau", "greedy")
 
 
-@rule(
-    "plateau-without-evaluation",
-    "error",
-    "parse",
-    consumers=("transformers",),
-    reads=("trainer:lr_scheduler_type",),
-)
+@rule("error", "parse", consumers=("transformers",), reads=("trainer:lr_scheduler_type",))
 def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
     """The learning rate depends on a metric that is not measured."""
     for document in run.of("trainer"):
@@ -227,13 +201,7 @@ def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "restarts-of-one-cycle",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    reads=("trainer:lr_scheduler_type",),
-)
+@rule("warning", "silent", consumers=("transformers",), reads=("trainer:lr_scheduler_type",))
 def restarts_of_one_cycle(run: LintContext) -> Iterator[Finding]:
     """A cosine schedule with restarts that never restarts."""
     for document in run.of("trainer"):
@@ -254,7 +222,6 @@ def restarts_of_one_cycle(run: LintContext) -> Iterator[Finding]:
 
 
 @rule(
-    "scheduler-without-decay",
     "warning",
     "silent",
     consumers=("deepspeed", "transformers"),

@@ -11,7 +11,6 @@ from tunec.compiler.lints.rule import Finding, rule
 
 
 @rule(
-    "layerwise-optimizer-refused",
     "error",
     "init",
     consumers=("transformers", "llamafactory"),
@@ -68,13 +67,7 @@ def _layerwise_finding(place: Place, what: str, other: Place | None) -> Finding:
     )
 
 
-@rule(
-    "optimizer-targets-missing",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=("trainer:optim",),
-)
+@rule("error", "init", consumers=("transformers",), reads=("trainer:optim",))
 def optimizer_targets_missing(run: LintContext) -> Iterator[Finding]:
     """A low-rank optimizer is missing the list of modules that it works on."""
     for document in run.of("trainer"):
@@ -99,13 +92,7 @@ def optimizer_targets_missing(run: LintContext) -> Iterator[Finding]:
 _LOW_RANK: Final = ("galore_", "apollo_")
 
 
-@rule(
-    "optimizer-targets-unread",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    reads=("trainer:optim_target_modules",),
-)
+@rule("warning", "silent", consumers=("transformers",), reads=("trainer:optim_target_modules",))
 def optimizer_targets_unread(run: LintContext) -> Iterator[Finding]:
     """Modules for a low-rank optimizer are set, but the optimizer is not a low-rank one."""
     for document in run.of("trainer"):
@@ -127,13 +114,7 @@ def _is_open(document: Document) -> bool:
     return document.is_view or "optim" in document.unknown
 
 
-@rule(
-    "projection-under-zero",
-    "error",
-    "step",
-    consumers=("deepspeed", "transformers"),
-    reads=("trainer:optim",),
-)
+@rule("error", "step", consumers=("deepspeed", "transformers"), reads=("trainer:optim",))
 def projection_under_zero(run: LintContext) -> Iterator[Finding]:
     """GaLore or APOLLO gets weights that ZeRO has flattened."""
     optimizer = run.said("trainer", "optim")
@@ -168,7 +149,6 @@ _SMALL: Final = 0.1
 
 
 @rule(
-    "rate-of-a-rate-free-optimizer",
     "warning",
     "silent",
     consumers=("simpletuner", "diffusers"),
@@ -207,13 +187,7 @@ def _rate_free_finding(optimizer: Place, rate: Place, number: float) -> Finding:
 _FLAT: Final = ("constant", "constant_with_warmup")
 
 
-@rule(
-    "schedule-of-a-schedule-free-optimizer",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    reads=("trainer:optim",),
-)
+@rule("warning", "silent", consumers=("transformers",), reads=("trainer:optim",))
 def schedule_of_a_schedule_free_optimizer(run: LintContext) -> Iterator[Finding]:
     """A decaying schedule is set for an optimizer that replaces the schedule."""
     optim, kind = run.said("trainer", "optim"), run.effective("trainer", "lr_scheduler_type")
@@ -242,7 +216,6 @@ _OTHERS: Final = ("prodigy", "dadapt", "sgd", "lomo", "adafactor", "schedule_fre
 
 
 @rule(
-    "learning-rate-beyond-adam",
     "warning",
     "step",
     consumers=("transformers", "deepspeed"),

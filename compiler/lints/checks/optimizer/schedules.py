@@ -25,7 +25,6 @@ _END = 1e-7
 
 
 @rule(
-    "schedule-argument-missing",
     "error",
     "init",
     consumers=("transformers",),
@@ -102,7 +101,6 @@ _DROPPED: Final = ("constant", "constant_with_warmup")
 
 
 @rule(
-    "schedule-argument-unknown",
     "error",
     "init",
     consumers=("transformers",),
@@ -156,7 +154,6 @@ Fault = tuple[str, str, Consequence]
 
 
 @rule(
-    "schedule-argument-unusable",
     "error",
     "init",
     consumers=("transformers",),
@@ -232,13 +229,7 @@ def _unusable_finding(place: Place, kind: Place, key: str, fault: Fault) -> Find
     )
 
 
-@rule(
-    "warmup-given-twice",
-    "warning",
-    "silent",
-    consumers=("transformers<5.15",),
-    reads=("trainer:warmup_ratio",),
-)
+@rule("warning", "silent", consumers=("transformers<5.15",), reads=("trainer:warmup_ratio",))
 def warmup_given_twice(run: LintContext) -> Iterator[Finding]:
     """Warm-up is set both in steps and as a ratio."""
     for document in run.of("trainer"):
@@ -270,7 +261,6 @@ _DIVIDED: Final[Mapping[str, Any]] = {
 
 
 @rule(
-    "warmup-longer-than-training",
     "error",
     "silent",
     consumers=("transformers", "deepspeed"),
@@ -312,7 +302,6 @@ _NONE: Final = ("constant", "reduce_lr_on_plateau", "greedy")
 
 
 @rule(
-    "warmup-of-a-constant-rate",
     "warning",
     "silent",
     consumers=("transformers",),

@@ -29,7 +29,6 @@ apollo_torch/apollo.py scales the gradient by the root of `scale`, 32 in LLaMA-F
 
 
 @rule(
-    "bf16-updates-lost",
     "warning",
     "silent",
     consumers=("torch",),
@@ -135,7 +134,6 @@ ValueError."""
 
 
 @rule(
-    "bf16-without-hardware",
     "error",
     "parse",
     consumers=(
@@ -229,7 +227,6 @@ def _loaded(run: LintContext, device: str) -> Iterator[Finding]:
 
 
 @rule(
-    "tf32-without-hardware",
     "error",
     "parse",
     consumers=("transformers", "diffusers"),
@@ -267,7 +264,6 @@ _DIFFERS_OTHER = {"bf16": "fp16", "fp16": "bf16"}
 
 
 @rule(
-    "launcher-precision-differs",
     "warning",
     "silent",
     consumers=("accelerate", "transformers", "diffusers", "simpletuner", "sd-scripts"),
@@ -331,9 +327,7 @@ def _word(place: Place) -> str:
     return str(place.value).lower()
 
 
-@rule(
-    "loss-scaling-over-bf16", "error", "step", consumers=("torch", "trl"), reads=("trainer:fp16",)
-)
+@rule("error", "step", consumers=("torch", "trl"), reads=("trainer:fp16",))
 def loss_scaling_over_bf16(run: LintContext) -> Iterator[Finding]:
     """fp16 with loss scaling, but the trained weights are bf16."""
     scaled = run.said("trainer", "fp16")

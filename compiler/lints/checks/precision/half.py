@@ -36,7 +36,7 @@ _TURNED_NAN: Final = re.compile(r"(^|[/_-])(flux|minicpm-v)\b", re.IGNORECASE)
 other models also train in fp16, so for them it is a note."""
 
 
-@rule("bf16-model-in-fp16", "warning", "step", consumers=("torch",), reads=_FP16, hardware=True)
+@rule("warning", "step", consumers=("torch",), reads=_FP16, hardware=True)
 def bf16_model_in_fp16(run: LintContext) -> Iterator[Finding]:
     """A model that was trained in bf16 is fine-tuned in fp16."""
     yield from _model_of_examples(run)
@@ -111,7 +111,6 @@ _PAIRS: Final = (
 
 
 @rule(
-    "fp16-and-bf16",
     "error",
     "parse",
     consumers=("transformers", "deepspeed", "axolotl"),
@@ -193,7 +192,6 @@ _CASTS = "peft>=0.12"
 
 
 @rule(
-    "fp16-trainable-weights",
     "error",
     "step",
     consumers=("torch", "peft", "diffusers"),
@@ -324,7 +322,6 @@ def _trainable_finding(place: Place, scaled: Place, *, is_certain: bool) -> Find
 
 
 @rule(
-    "full-eval-turns-half-on",
     "error",
     "silent",
     consumers=("transformers",),

@@ -34,7 +34,6 @@ _SHORT: Final = {
 
 
 @rule(
-    "compute-dtype-unknown",
     "error",
     "load",
     consumers=("trl", "transformers", "axolotl"),
@@ -94,7 +93,6 @@ def _unknown(at: Place, word: str, *, held: bool) -> Finding:
 
 
 @rule(
-    "four-and-eight-bits",
     "error",
     "parse",
     consumers=("trl", "axolotl", "transformers"),
@@ -131,13 +129,7 @@ _TOLD: Final = "unsloth"
 models/llama.py, vision.py `from_pretrained`."""
 
 
-@rule(
-    "four-bits-computed-in-fp32",
-    "warning",
-    "slow",
-    consumers=("trl", "transformers"),
-    reads=QUANTISED,
-)
+@rule("warning", "slow", consumers=("trl", "transformers"), reads=QUANTISED)
 def four_bits_computed_in_fp32(run: LintContext) -> Iterator[Finding]:
     """4-bit weights are dequantised to fp32 for matrix products."""
     base = quantised(run)
@@ -202,13 +194,7 @@ _HALF = ("bf16", "fp16")
 _QUANTISED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16"}
 
 
-@rule(
-    "quantised-compute-differs",
-    "warning",
-    "silent",
-    consumers=("transformers", "trl"),
-    reads=QUANTISED,
-)
+@rule("warning", "silent", consumers=("transformers", "trl"), reads=QUANTISED)
 def quantised_compute_differs(run: LintContext) -> Iterator[Finding]:
     """4-bit weights are dequantised to one 16-bit dtype, but the run computes in the other."""
     base = quantised(run)
@@ -243,7 +229,7 @@ def _expanded(run: LintContext, base: Base) -> tuple[str | None, Place | None]:
     return (said.value if said is not None else None), run.place(said)
 
 
-@rule("int8-products-in-fp16", "note", "silent", consumers=("transformers",), reads=QUANTISED)
+@rule("note", "silent", consumers=("transformers",), reads=QUANTISED)
 def int8_products_in_fp16(run: LintContext) -> Iterator[Finding]:
     """LLM.int8() computes in fp16, whatever the run's dtype is."""
     base = quantised(run)

@@ -121,7 +121,6 @@ _SETTINGS: Final[Mapping[str, tuple[_Setting, ...]]] = {
 
 
 @rule(
-    "quantization-setting-refused",
     "error",
     "load",
     consumers=("transformers",),
@@ -228,7 +227,6 @@ _OFF: Final = (None, False, "none", "None")
 
 
 @rule(
-    "quantization-options-ignored",
     "note",
     "silent",
     consumers=("trl", "axolotl", "llamafactory"),
@@ -264,7 +262,6 @@ def _finding(said: list[Place], switches: tuple[str, ...]) -> Finding:
 
 
 @rule(
-    "merge-into-quantised-base",
     "error",
     "load",
     consumers=("axolotl", "llamafactory"),
@@ -320,9 +317,7 @@ _SAME = {"nf4": "bnb-4bit", "fp4": "bnb-4bit", "int8": "bnb-8bit"}
 _BY_BITSANDBYTES = ("bnb-4bit", "bnb-8bit")
 
 
-@rule(
-    "quantised-twice", "error", "load", consumers=("transformers", "llamafactory"), reads=QUANTISED
-)
+@rule("error", "load", consumers=("transformers", "llamafactory"), reads=QUANTISED)
 def quantised_twice(run: LintContext) -> Iterator[Finding]:
     """A base that is stored quantised is quantised again."""
     base, stored = quantised(run), stored_form(run) or published(run)

@@ -26,13 +26,7 @@ from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 _BITS = ("nf4", "fp4")
 
 
-@rule(
-    "quantised-base-under-fsdp",
-    "error",
-    "init",
-    consumers=("torch", "axolotl", "llamafactory", "trl"),
-    reads=SHARDED,
-)
+@rule("error", "init", consumers=("torch", "axolotl", "llamafactory", "trl"), reads=SHARDED)
 def quantised_base_under_fsdp(run: LintContext) -> Iterator[Finding]:
     """FSDP cannot flatten the weights of a quantised base together with the others."""
     shards = sharded_by_fsdp(run)
@@ -150,7 +144,6 @@ _MAPPED = "the script lays it on its own device: stage 3 is not compatible with 
 
 
 @rule(
-    "quantised-base-under-zero-3",
     "error",
     "step",
     consumers=("deepspeed", "transformers", "llamafactory"),
@@ -251,7 +244,6 @@ _SPREADS: Final = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 @rule(
-    "device-map-in-distributed-run",
     "error",
     "init",
     consumers=("accelerate",),

@@ -40,7 +40,6 @@ _WHEN: Final[dict[str, Consequence]] = {
 
 
 @rule(
-    "full-fine-tune-of-quantised-base",
     "error",
     "init",
     consumers=("transformers", "axolotl", "llamafactory", "simpletuner"),
@@ -186,14 +185,7 @@ _ADAPTS_FP8: Final = "transformers>=5.22"
 _LOADED_BY: Final = ("hf", "axolotl", *TRL)
 
 
-@rule(
-    "quantisation-without-training",
-    "error",
-    "init",
-    consumers=("transformers",),
-    reads=(*BLOCKS, *NAMED),
-    hardware=True,
-)
+@rule("error", "init", consumers=("transformers",), reads=(*BLOCKS, *NAMED), hardware=True)
 def quantisation_without_training(run: LintContext) -> Iterator[Finding]:
     """A base is quantised in a format that transformers cannot train, with or without adapters."""
     yield from _published(run)
@@ -258,7 +250,6 @@ _TRAINERS: Final = (*TRL, "llamafactory", "axolotl")
 
 
 @rule(
-    "stored-form-not-for-training",
     "warning",
     "step",
     consumers=("transformers", "axolotl", "llamafactory", "trl"),
@@ -372,7 +363,6 @@ _REFUSED_BESIDE: Final[tuple[tuple[str, str, Test, str], ...]] = (
 
 
 @rule(
-    "refused-beside-quantisation",
     "error",
     "parse",
     consumers=("llamafactory", "axolotl", "simpletuner"),

@@ -7,7 +7,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.checks.scripts.flags import is_whole_command
-from tunec.compiler.lints.conditions import Need, Pair, refused_alone, refused_pair, where
+from tunec.compiler.lints.conditions import Need, Pair, check_need, check_pair, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.diffusion import commands, scripts
@@ -39,14 +39,7 @@ _MOST: Final = 0.01
 """The highest rate in the examples' READMEs, except Prodigy's, is 1e-3 for 1 to 8 samples."""
 
 
-@rule(
-    "example-number-unusable",
-    "error",
-    "step",
-    consumers=("diffusers",),
-    reads=("diffusers:*",),
-    hardware=True,
-)
+@rule("error", "step", consumers=("diffusers",), reads=("diffusers:*",), hardware=True)
 def example_number_unusable(run: LintContext) -> Iterator[Finding]:
     """A number or word that a diffusers example script parses but cannot train with."""
     for document, script in commands(run):
@@ -260,24 +253,18 @@ _EIGHT: Final = 8
 """Pixels per side of a VAE cell."""
 
 
-@rule(
-    "example-flags-refused-together",
-    "error",
-    "parse",
-    consumers=("diffusers",),
-    reads=("diffusers:*",),
-)
+@rule("error", "parse", consumers=("diffusers",), reads=("diffusers:*",))
 def example_flags_refused_together(run: LintContext) -> Iterator[Finding]:
     """Flags that a diffusers example script refuses together, or one without the other."""
     for document, script in commands(run):
         for pair in _PAIRS:
-            yield from refused_pair(run, document, pair)
+            yield from check_pair(run, document, pair)
         for need in _NEEDS:
-            yield from refused_alone(run, document, need)
+            yield from check_need(run, document, need)
         yield from _data(document, script)
         if script.startswith("train_controlnet"):
             for need in _CONTROLNETS:
-                yield from refused_alone(run, document, need)
+                yield from check_need(run, document, need)
             yield from _both_sides(document)
             yield from _pictures(document)
         yield from _two_models(run, document)

@@ -33,7 +33,7 @@ _WHOLE: Final = 5
 _NUMBERS: Final = {"int": "a whole number", "float": "a number"}
 
 
-@rule("example-flag-refused", "error", "parse", consumers=("diffusers",), reads=("diffusers:*",))
+@rule("error", "parse", consumers=("diffusers",), reads=("diffusers:*",))
 def example_flag_refused(run: LintContext) -> Iterator[Finding]:
     """A flag that a diffusers example script rejects, takes in another form, or requires."""
     for document, script in commands(run):
@@ -181,7 +181,7 @@ _BESIDE: Final = (
 """A flag, the setting beside which it has no effect, and why."""
 
 
-@rule("example-flag-unread", "warning", "silent", consumers=("diffusers",), reads=("diffusers:*",))
+@rule("warning", "silent", consumers=("diffusers",), reads=("diffusers:*",))
 def example_flag_unread(run: LintContext) -> Iterator[Finding]:
     """A flag of a diffusers example script that has no effect because of another flag."""
     for document, _ in commands(run):
@@ -262,7 +262,7 @@ _WHY: Final = (
 _PATHS: Final = ("pretrained_model_name_or_path", "pretrained_teacher_model")
 
 
-@rule("example-of-another-model", "error", "step", consumers=("diffusers",), reads=("diffusers:*",))
+@rule("error", "step", consumers=("diffusers",), reads=("diffusers:*",))
 def example_of_another_model(run: LintContext) -> Iterator[Finding]:
     """A diffusers example script is given a model of another architecture than it trains."""
     for document, script in commands(run):
@@ -317,13 +317,7 @@ _MADE_OF_IT: Final = frozenset(
 """Flags of scripts derived from it: AGI-Edgerunners/LLM-Adapters finetune.py, and others."""
 
 
-@rule(
-    "alpaca-lora-flags-refused",
-    "error",
-    "init",
-    consumers=("alpaca-lora",),
-    reads=("alpaca-lora:*",),
-)
+@rule("error", "init", consumers=("alpaca-lora",), reads=("alpaca-lora:*",))
 def alpaca_lora_flags_refused(run: LintContext) -> Iterator[Finding]:
     """Flags that alpaca-lora's finetune.py does not take, or cannot train with."""
     for document in run.of("alpaca-lora"):

@@ -37,7 +37,6 @@ _MEANT: Final[Mapping[str, str]] = {
 
 
 @rule(
-    "attention-word-unknown",
     "error",
     "load",
     consumers=("transformers",),
@@ -85,7 +84,6 @@ _NAMED_BY: Final = ("attn_implementation", "model_init_kwargs.attn_implementatio
 
 
 @rule(
-    "packing-without-varlen",
     "error",
     "silent",
     consumers=("trl", "axolotl"),
@@ -190,7 +188,6 @@ _SOFTCAPPING_KEYS: Final = (
 
 
 @rule(
-    "softcapping-left-out",
     "warning",
     "silent",
     consumers=("transformers",),
@@ -233,7 +230,6 @@ _FLASH_WORDS = ("flash_attention_2", "flash_attention_3")
 
 
 @rule(
-    "flash-attention-in-fp32",
     "error",
     "step",
     consumers=("transformers",),
@@ -283,7 +279,7 @@ _SCALED: Final = (
 )
 
 
-@rule("longer-than-context", "warning", "silent", consumers=("transformers",))
+@rule("warning", "silent", consumers=("transformers",))
 def longer_than_context(run: LintContext) -> Iterator[Finding]:
     """Sequences are longer than the model's context."""
     at, context = _length(run), run.model.architecture.context if run.model else 0
@@ -321,7 +317,6 @@ _TRL_SCRIPTS: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo")
 
 
 @rule(
-    "stream-without-steps",
     "error",
     "init",
     consumers=("trl", "transformers"),

@@ -19,7 +19,6 @@ _WRITTEN: Final = ("tensor_parallel.autotp_size", "sequence_parallel_size")
 
 
 @rule(
-    "parallel-width-does-not-divide",
     "error",
     "init",
     consumers=("deepspeed", "accelerate", "axolotl"),
@@ -82,7 +81,6 @@ _KEYS: Final = (
 
 
 @rule(
-    "sequence-width-does-not-divide-heads",
     "error",
     "init",
     consumers=("deepspeed>=0.18.2",),
@@ -115,11 +113,7 @@ def sequence_width_does_not_divide_heads(run: LintContext) -> Iterator[Finding]:
 
 
 @rule(
-    "context-attention-not-sdpa",
-    "error",
-    "step",
-    consumers=("transformers",),
-    reads=keys("trainer|model", "attn_implementation"),
+    "error", "step", consumers=("transformers",), reads=keys("trainer|model", "attn_implementation")
 )
 def context_attention_not_sdpa(run: LintContext) -> Iterator[Finding]:
     """Context parallelism is used with a model whose attention is not SDPA."""
@@ -147,7 +141,6 @@ def _widths(run: LintContext) -> Iterator[Place]:
 
 
 @rule(
-    "sequence-attention-differs",
     "error",
     "init",
     consumers=("deepspeed>=0.18.2",),
@@ -185,7 +178,6 @@ _SINCE: Final = "trl>=1.7"
 
 
 @rule(
-    "balancing-of-no-experts",
     "error",
     "init",
     consumers=("trl", "llamafactory"),

@@ -27,7 +27,6 @@ _CUT: Final = (
 
 
 @rule(
-    "image-longer-than-sequence",
     "error",
     "step",
     consumers=("transformers",),
@@ -239,7 +238,6 @@ _KEPT: Final = "trl>=0.22"
 
 
 @rule(
-    "columns-of-images-removed",
     "warning",
     "step",
     consumers=("transformers",),
@@ -310,7 +308,6 @@ _PAIRS: Final = (
 
 
 @rule(
-    "pixel-bounds-crossed",
     "error",
     "parse",
     consumers=("llamafactory", "transformers"),

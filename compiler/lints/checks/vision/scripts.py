@@ -40,7 +40,6 @@ _QUERIES: Final = ((re.compile(r"(?i)minicpm-llama3-v"), 96), (re.compile(r"(?i)
 
 
 @rule(
-    "script-cuts-images",
     "error",
     "step",
     consumers=("transformers",),
@@ -198,14 +197,7 @@ _NEXT: Final = (
 other values."""
 
 
-@rule(
-    "script-word-unknown",
-    "error",
-    "load",
-    consumers=("transformers",),
-    reads=keys("trainer", *_WORDS),
-    unless="quoted",
-)
+@rule("error", "load", consumers=("transformers",), reads=keys("trainer", *_WORDS), unless="quoted")
 def script_word_unknown(run: LintContext) -> Iterator[Finding]:
     """A flag has a value that LLaVA's script does not know."""
     for document in run.of("hf", "sft"):
@@ -236,7 +228,6 @@ BY_MODEL: Final = "trl>=0.22,<1.11"
 
 
 @rule(
-    "images-packed",
     "error",
     "init",
     consumers=("trl", "axolotl"),
@@ -282,7 +273,6 @@ _ROWS: Final = (
 
 
 @rule(
-    "option-not-for-images",
     "error",
     "init",
     consumers=("trl",),
@@ -335,7 +325,6 @@ _OTHERS: Final = frozenset({"llava_llama_2", "llama_2", "mpt", "mistral_instruct
 
 
 @rule(
-    "chat-form-of-another-model",
     "error",
     "silent",
     consumers=("transformers",),
