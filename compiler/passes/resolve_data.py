@@ -247,7 +247,8 @@ def _text_alone(scribe: Scribe) -> str | None:
         return "none, since packed samples take no images"
     if data.format in _OF_TEXT:
         return f"none in the format {data.format}"
-    if scribe.facts.model.architecture.family in TEXT_FIRST:
+    card, family = scribe.facts.model.card, scribe.facts.model.architecture.family
+    if family in TEXT_FIRST and not (card and card.reads_images):
         return "none; `images: {per_sample: 1}` is one"
     return None
 

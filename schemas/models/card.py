@@ -30,6 +30,8 @@ class Sibling(Shape):
     """The keys in which it differs from the card's."""
     stored_dtype: Literal["bf16", "fp16", "fp32"] | None = None
     """The dtype of these weights, if it differs from the card's."""
+    reads_images: str = ""
+    """As the card's, of these weights."""
     source: str = ""
 
 
@@ -50,8 +52,9 @@ class ModelCard(Shape):
 
     Facts about modules hold for siblings too: config, processor, components, parameters, LoRA
     targets, the maker's extras, SimpleTuner's family. So does a refused precision, since further
-    training keeps the ranges of activations, and the stored dtype unless a sibling has its own.
-    `repo`, the aliases and a SimpleTuner flavour name only the card's own weights.
+    training keeps the ranges of activations, that the weights are made for images, and the stored
+    dtype unless a sibling has its own. `repo`, the aliases and a SimpleTuner flavour name only the
+    card's own weights.
     """
 
     name: str
@@ -70,6 +73,11 @@ class ModelCard(Shape):
     processor: dict[str, Any] = {}
     """The facts of its preprocessor_config.json that decide how many tokens an image becomes."""
     processor_source: str = ""
+    reads_images: str = ""
+    """The source which says that these weights are made for images, such as pages or screens.
+
+    A sample then has an image by default, in families too whose samples hold text alone by default.
+    """
     stored_dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
     """The dtype of the published weights; also assumed for a spec's own config."""
     published_parameters: int | None = None

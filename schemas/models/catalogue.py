@@ -151,13 +151,16 @@ def _read(name: str) -> ModelCard:
 
 @cached(256)
 def _of_weights(owner: str, weights: str) -> ModelCard:
-    """A card with the config and dtype of these weights, a repository in lower case."""
+    """A card with what is these weights' own, a repository in lower case."""
     found = _read(owner)
     named = (each for name, each in found.siblings.items() if name.lower() == weights)
     own = next(named, None)
-    if own is None or not (own.config or own.stored_dtype):
+    if own is None:
         return found
-    update: dict[str, Any] = {"config": {**found.config, **own.config}}
-    if own.stored_dtype:
-        update["stored_dtype"] = own.stored_dtype
+    differing = {"stored_dtype": own.stored_dtype, "reads_images": own.reads_images}
+    update: dict[str, Any] = {key: value for key, value in differing.items() if value}
+    if own.config:
+        update["config"] = {**found.config, **own.config}
+    if not update:
+        return found
     return found.model_copy(update=update)

@@ -309,5 +309,5 @@ TEXT_FIRST: Final = frozenset(
 )
 """Families that see and are their maker's text models of that generation too: no other class of the
 same generation and size reads text alone. Their samples are taken to hold text alone where a spec
-says nothing of images.
+says nothing of images, and no card says that the weights are made for images.
 """
