@@ -114,8 +114,8 @@ waits ten minutes for all devices. ray 2.9 to 2.50 scripts/scripts.py `start`, `
 `--block` is stopped it stops its own processes, and no others of Ray on the node."""
 
 
-_OWN: Final = frozenset({("RAY_ADDRESS", "${MASTER_ADDR}:29500")})
-"""Variables that a script of tunec exports for itself, which are not the spec's."""
+_OWN: Final = "RAY_ADDRESS=${ray_at}"
+"""What a script of tunec exports for itself: it is not the spec's, wherever node 0 is."""
 _WAITED: Final = (
     'ray.init(logging_level="ERROR"); '
     '[time.sleep(2) for _ in range(300) if ray.cluster_resources().get("GPU", 0) < {}]'
@@ -218,9 +218,10 @@ def found_in(text: str, file: str) -> dict[str, Found]:
         prefixed, rest = _assignments(words, known)
         is_export = rest is not None and rest[0].text == "export"
         if is_export:
-            prefixed, _ = _assignments(rest[1:], known) if rest else (prefixed, None)
+            named = [word for word in rest[1:] if word.text != _OWN] if rest else []
+            prefixed, _ = _assignments(named, known)
         if is_export or rest is not None:
-            exported |= {n: each for n, each in prefixed.items() if (n, each.value) not in _OWN}
+            exported |= prefixed
         known |= {name: found.value for name, found in prefixed.items()}
         if rest is not None and not is_export:
             launched = dict(_launched(rest, known)) or launched

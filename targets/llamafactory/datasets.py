@@ -172,9 +172,7 @@ def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
     """The evaluation data; a split of its own if it is part of the training data."""
-    path = plan.data.evaluation
-    if path is None:
-        return {}
+    path = str(plan.data.evaluation)
     split = usual_split(path, training_data(plan)) if data_kind(path) == "name" else "train"
     return {**_write_train(plan), _EVALUATION: _described(plan, path, split)}
 
@@ -223,7 +221,7 @@ DATASET_INFO: Final = File(
             _write_evaluation,
             _read_evaluation,
             _LOADER,
-            absent=(("0", {"data.evaluation": None}),),
+            when=evaluates,
         ),
         Entry(
             (*_TRAIN, _EVALUATION),

@@ -24,6 +24,7 @@ from tunec.targets.llamafactory.templates import template_names, templates_of
 from tunec.targets.read_only import named_word, observed, split_names
 from tunec.targets.rows import (
     TRAINING_DATA,
+    evaluates,
     has_images,
     is_of_pairs,
     is_supervised,
@@ -250,7 +251,7 @@ DATA: Final = (
             _evaluation,
             _DATA,
             absent={"data.evaluation": None},
-            when=in_no_plan,
+            when=lambda plan: not evaluates(plan),
         ),
         beside=("dataset", "dataset_dir", EXPLAINED),
     ),

@@ -327,6 +327,7 @@ _CANNOT: Final = {
         harmless=(None,),
     ),
     **dict.fromkeys(("job.namespace", "job.volume", "job.infra", "job.spot"), Cannot(_OTHERS)),
+    "parallel.world": Cannot("the program that is started starts the other processes itself"),
     "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
 }
 

@@ -15,6 +15,7 @@ from tests.targets.test_launch import TWO_NODES, by
 
 from tunec.compiler.emit import emit
 from tunec.targets.launch.target import TARGET
+from tunec.targets.registry import TARGETS
 
 STUBS = {
     "ray": """#!/bin/bash
@@ -67,3 +68,11 @@ def test_one_node_needs_no_ray_of_its_own(nodes):
     many = TWO_NODES if nodes == 2 else {}
     artifacts, _ = emit(TARGET, plan_of(DDP, many, by("python")), Version(TARGET.latest))
     assert ("ray start" in artifacts[0].text) is (nodes == 2)
+
+
+@pytest.mark.parametrize("name", ["launch", "slurm"])
+def test_what_a_script_exports_for_ray_is_not_the_spec_s(name):
+    target = TARGETS[name]
+    artifacts, _ = emit(target, plan_of(DDP, TWO_NODES, by("python")), Version(target.latest))
+    assert "export RAY_ADDRESS" in artifacts[0].text
+    assert not target.files[0].parse(artifacts[0].text)["environment"]
