@@ -24,7 +24,6 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.emit import Emitted, emit, unsupported
 from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.load import Loaded, with_settings
-from tunec.compiler.header import header_of
 from tunec.compiler.ir.invariants import breaches
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.plan import Draft, Plan
@@ -39,6 +38,7 @@ from tunec.compiler.passes.fit.search import Answer, search
 from tunec.compiler.passes.pipeline import PIPELINE, STAGES
 from tunec.compiler.passes.stage import Stage
 from tunec.compiler.passthrough import unread
+from tunec.compiler.rendering import header_of
 from tunec.compiler.requirements import (
     Asked,
     brought,

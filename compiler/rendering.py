@@ -1,12 +1,18 @@
-"""rendering: a file's values as text, in JSON, in YAML, or in the file's own format."""
+"""rendering: a file's header, and its values as text in JSON, in YAML, or in its own format."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Final
 
 import yaml
 
+from tunec.compiler.frontend.load import Loaded
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.recollection import PlanRenderer
+from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Artifact, File, Json
+from tunec.compiler.version import __version__
 from tunec.schemas.caches import table
 
 
@@ -83,3 +89,25 @@ class _Dumper(_InFull, yaml.SafeDumper):
 _LibDumper: Final = (
     type("_LibDumper", (_InFull, yaml.CSafeDumper), {}) if yaml.__with_libyaml__ else None
 )
+
+
+def header_of(loaded: Loaded, plan: Plan) -> tuple[str, ...]:
+    """The comment lines of a file whose format allows comments."""
+    read = "".join(f"{name}:{digest}" for name, digest in loaded.files)
+    texts = _DECIDED.texts(plan)
+    decided = ", ".join(texts[group] for group in _SORTED)
+    return (f"tunec {__version__}; spec {_digest(read)}, plan {_digest(f'[{decided}]')}",)
+
+
+def _decided(values: Mapping[str, object]) -> str:
+    """Slots and values as text, as a list of pairs."""
+    return ", ".join(f"({path!r}, {repr(value)!r})" for path, value in sorted(values.items()))
+
+
+_DECIDED: Final = PlanRenderer("compiler.header.decided", _decided)
+_SORTED: Final = tuple(dict.fromkeys(SLOTS[path].group for path in sorted(SLOTS)))
+"""The groups, ordered by their slots' paths, which begin with the group's name."""
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]

@@ -44,7 +44,7 @@ from tunec.schemas.models.catalogue import card, repository
 from tunec.schemas.models.published_form import Published, published_in
 from tunec.schemas.source import start_of
 from tunec.schemas.spec import DeviceChoice, InlineModel, Spec
-from tunec.schemas.task import Task
+from tunec.schemas.spec_sections import Task
 from tunec.schemas.terms import FloatDtype
 
 PINNED: Final = "pinned by the spec"

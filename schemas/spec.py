@@ -10,14 +10,10 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from tunec.schemas.evaluation import Evaluation
 from tunec.schemas.hardware.profile import Cluster
-from tunec.schemas.job import Job
-from tunec.schemas.mixture import DataPath
 from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
-from tunec.schemas.script import Script
 from tunec.schemas.shape import Shape
-from tunec.schemas.task import Task
+from tunec.schemas.spec_sections import Evaluation, Job, Script, Task
 from tunec.schemas.terms import (
     Attention,
     Engine,
@@ -26,7 +22,7 @@ from tunec.schemas.terms import (
     OptimizerName,
     ScheduleKind,
 )
-from tunec.schemas.training_data import Data
+from tunec.schemas.training_data import Data, DataPath
 from tunec.schemas.units import INT64, Budget, Count, Positive, PositiveCount, Share, Whole
 
 

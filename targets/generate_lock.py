@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
-from tunec.compiler.consumers.lock import FILE, lock
+from tunec.compiler.consumers.packages import FILE, lock
 from tunec.compiler.consumers.sets import BETWEEN, SETS
 from tunec.targets.axolotl import verify as axolotl
 from tunec.targets.llama_cookbook.schema import REQUIREMENTS as LLAMA_COOKBOOK

@@ -28,10 +28,10 @@ from tunec.compiler.writing import write_all
 from tunec.schemas.data_paths import data_kind
 from tunec.schemas.frozen import replace
 from tunec.schemas.lengths import MeasuredBy
-from tunec.schemas.mixture import parts
 from tunec.schemas.models.catalogue import repository
 from tunec.schemas.source import COMMAND_LINE, Span
 from tunec.schemas.spec import InlineModel
+from tunec.schemas.training_data import parts
 
 _BATCH: Final = 8
 """Samples in a batch if there is no plan: a usual number."""

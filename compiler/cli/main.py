@@ -50,7 +50,7 @@ def _answer(options: Namespace, session: Session) -> int:
         session.note(f"tunec {options.command}: {misuse}")
         return USAGE
     except BrokenEntry as broken:
-        from tunec.compiler.frontend.broken_entry import faults_of
+        from tunec.compiler.frontend.document import faults_of
 
         return session.refuse(*faults_of(broken))
     except BrokenPipeError:

@@ -13,8 +13,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.architecture.classifiers import for_task
 from tunec.compiler.bundle import outset
 from tunec.compiler.cli.inputs import load, targets_for
-from tunec.compiler.cli.interruption import ended_by_signals
-from tunec.compiler.cli.session import Misuse, Session, exit_code
+from tunec.compiler.cli.session import Misuse, Session, ended_by_signals, exit_code
 from tunec.compiler.cli.trace_command import config_of
 from tunec.compiler.consumers.network import Network, network
 from tunec.compiler.diagnostics.diagnostic import Diagnostic

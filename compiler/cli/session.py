@@ -1,10 +1,14 @@
 """One run of the command line: its output streams, and the available targets."""
 
 import os
+import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import Any, Protocol, TextIO
 
 from msgspec import Struct
@@ -146,3 +150,20 @@ def _open(stream: TextIO | None) -> TextIO:
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     return stream
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let a termination signal end the child processes, as Ctrl-C does, and then tunec."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if current_thread() is not main_thread():
+        yield  # a server asks, which minds signals itself
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -9,8 +9,7 @@ from msgspec import Struct, field
 
 from tunec.compiler.bundle import LAUNCH, Outset, outset
 from tunec.compiler.cli.inputs import asked_targets, load
-from tunec.compiler.cli.interruption import ended_by_signals
-from tunec.compiler.cli.session import Misuse, Session, exit_code
+from tunec.compiler.cli.session import Misuse, Session, ended_by_signals, exit_code
 from tunec.compiler.consumers.network import Network, network
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import compile_spec

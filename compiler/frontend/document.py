@@ -1,4 +1,4 @@
-"""A file of ours that is no spec: text to a typed shape, with the place of everything in it."""
+"""Files of ours that are no specs: text to a typed shape; and faults of broken catalogue files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +13,8 @@ from tunec.compiler.frontend.files import format_of
 from tunec.compiler.frontend.nodes import Node, place, plain, walk
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.validation import ShapeT, typed
+from tunec.schemas.entries import BrokenEntry
+from tunec.schemas.shape import Shape
 from tunec.schemas.source import Span, dotted, start_of
 
 
@@ -46,3 +48,13 @@ def load_document(path: Path, shape: type[ShapeT]) -> Document[ShapeT]:
     found = typed(shape, plain(tree), tree)
     every = (*faults, *found.faults)
     return Document(None if every else found.value, spans, every, sources, tree)
+
+
+def faults_of(broken: BrokenEntry) -> tuple[tuple[Diagnostic, ...], Mapping[str, str]]:
+    """The faults of an entry's file, and its text by the file name that the places use."""
+    read = load_document(broken.file, broken.shape or Shape)
+    if read.diagnostics and (broken.shape is not None or not read.spans):
+        return read.diagnostics, read.sources
+    span = read.spans.get(dotted(broken.place))
+    told = error("E0305", broken.reason, span, path=broken.place, help=broken.help)
+    return (told,), read.sources

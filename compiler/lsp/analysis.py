@@ -220,7 +220,7 @@ def _analysed(path: Path, text: str, around: Surroundings, *, is_known: bool) ->
                 return empty
             return _config(empty, around, is_known=is_known or is_a_config_by_name(name))
         except BrokenEntry as broken:
-            from tunec.compiler.frontend.broken_entry import faults_of
+            from tunec.compiler.frontend.document import faults_of
 
             found, sources = faults_of(broken)
             return replace(empty, diagnostics=tuple(found), sources={**empty.sources, **sources})

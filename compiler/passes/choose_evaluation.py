@@ -5,7 +5,7 @@ from typing import Any, Final
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
-from tunec.schemas.evaluation import Answers
+from tunec.schemas.spec_sections import Answers
 
 _WRITERS: Final = ("causal-lm", "vision-language", "encoder-decoder")
 """Kinds of models that transformers' `generate` runs."""

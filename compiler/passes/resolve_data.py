@@ -13,18 +13,22 @@ from tunec.compiler.analyses.packing import cut_tokens, samples_without_answer
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
-from tunec.compiler.passes.data_parts import plain_name, say_parts, say_samples
+from tunec.compiler.passes.data_parts import (
+    plain_name,
+    reference_images,
+    say_parts,
+    say_references,
+    say_samples,
+)
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
-from tunec.compiler.passes.references import reference_images, say_references
 from tunec.schemas.data_paths import (
     Chosen,
     chosen,
     is_chosen,
     usual_split,
 )
-from tunec.schemas.mixture import parts
 from tunec.schemas.models.architecture import Architecture, ImageTokens
-from tunec.schemas.training_data import Data
+from tunec.schemas.training_data import Data, parts
 
 
 def resolve_data(facts: Facts, _: Draft) -> Outcome:

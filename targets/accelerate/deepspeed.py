@@ -11,6 +11,7 @@ from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Documents, Entry, Found, Json, in_no_plan, on_deepspeed
 from tunec.schemas.frozen import replace
+from tunec.targets.accelerate.fsdp import fsdp_defaults
 from tunec.targets.accelerate.packages import PACKAGE
 
 NAME: Final = "accelerate.yaml"
@@ -120,3 +121,9 @@ def inline_defaults(documents: Documents) -> Iterator[Definition]:
         if _SECTION + name not in found:
             reason = f"{_SECTION}{name} is absent: what {PACKAGE} then does"
             yield Definition(slot, value, Rank.CONSUMER, PACKAGE, reason)
+
+
+def section_defaults(documents: Documents) -> Iterator[Definition]:
+    """The defaults for the engine that the file names."""
+    yield from inline_defaults(documents)
+    yield from fsdp_defaults(documents)

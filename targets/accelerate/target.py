@@ -5,8 +5,8 @@ from typing import Final
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Target, on_deepspeed
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
+from tunec.targets.accelerate.deepspeed import section_defaults
 from tunec.targets.accelerate.packages import ACCELERATE, PACKAGE
-from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.delegation import by_launcher, by_trainer
 
 _SAID: Final = ("parallel.engine", "parallel.world", "parallel.sequence")

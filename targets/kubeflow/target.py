@@ -12,9 +12,9 @@ from tunec.compiler.releases import Package, Releases
 from tunec.compiler.start_commands import Start
 from tunec.compiler.target import ALWAYS, Cannot, Entry, File, Json, Target, constant, same
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
+from tunec.targets.accelerate.deepspeed import section_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.ranks import counted
-from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.delegation import by_trainer
 from tunec.targets.kubeflow.container import (
     read_command,

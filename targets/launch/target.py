@@ -24,9 +24,9 @@ from tunec.compiler.target import (
 )
 from tunec.schemas.terms import VISIBLE, Vendor
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
+from tunec.targets.accelerate.deepspeed import section_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.ranks import counted, processes, uses_every_device
-from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.delegation import by_trainer
 from tunec.targets.launch.script import parse, render
 from tunec.targets.words import words_of

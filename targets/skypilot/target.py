@@ -24,9 +24,9 @@ from tunec.compiler.target import (
     same,
 )
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
+from tunec.targets.accelerate.deepspeed import section_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.ranks import counted
-from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.delegation import by_trainer
 from tunec.targets.launch.node_setup import called, local_files, setup_text, without_setup
 from tunec.targets.launch.script import command, is_spread, parse

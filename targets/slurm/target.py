@@ -22,9 +22,9 @@ from tunec.compiler.target import (
     same,
 )
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
+from tunec.targets.accelerate.deepspeed import section_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.ranks import processes, uses_every_device
-from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.delegation import by_trainer
 from tunec.targets.launch.target import LAUNCH_SH
 from tunec.targets.slurm.script import SECTION, parse, render

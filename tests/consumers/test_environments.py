@@ -14,9 +14,8 @@ import pytest
 
 from tunec.compiler.consumers import packages, prefetch, processes
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
-from tunec.compiler.consumers.lock import Locked, lock
 from tunec.compiler.consumers.network import Network, network
-from tunec.compiler.consumers.packages import link
+from tunec.compiler.consumers.packages import Locked, link, lock
 from tunec.compiler.consumers.queries import ConsumerFailed, ask
 from tunec.compiler.consumers.sets import SETS, choose, releases, together
 from tunec.targets.generate_lock import known_pins

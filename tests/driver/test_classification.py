@@ -9,7 +9,7 @@ import tunec
 from tunec.compiler.analyses.architecture.classifiers import for_task
 from tunec.compiler.frontend.load import load_mapping
 from tunec.schemas.models.catalogue import card
-from tunec.schemas.task import Task
+from tunec.schemas.spec_sections import Task
 
 SEQUENCES = Task.model_validate({"sequence_classification": {"labels": 3}})
 DATA = {"train": "train.jsonl", "samples": 10_000, "sequence": 256}

@@ -8,9 +8,9 @@ from tunec.compiler.driver import compile_spec, plan
 from tunec.compiler.emit import emit
 from tunec.compiler.fleet.emission import Alike, Emissions
 from tunec.compiler.frontend.load import load_text
-from tunec.compiler.header import header_of
 from tunec.compiler.ir.recollection import WatchedPlan
 from tunec.compiler.lints.emission import objections
+from tunec.compiler.rendering import header_of
 from tunec.schemas.hardware.catalogue import cluster_names
 from tunec.targets.registry import TARGETS
 

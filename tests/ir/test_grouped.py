@@ -6,8 +6,8 @@ from tests.small_spec import SPEC
 
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_text
-from tunec.compiler.header import header_of
 from tunec.compiler.ir.recollection import PlanRenderer
+from tunec.compiler.rendering import header_of
 
 
 def test_a_group_is_written_once() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tunec.compiler.frontend.broken_entry import faults_of
+from tunec.compiler.frontend.document import faults_of
 from tunec.schemas.caches import clear
 from tunec.schemas.entries import BrokenEntry, heads, names_in
 from tunec.schemas.hardware import catalogue as hardware

@@ -184,7 +184,7 @@ def test_a_killed_run_leaves_no_process(number, before, tmp_path):
 
 _SIGNALLED = (
     "import signal\n"
-    "from tunec.compiler.cli.interruption import ended_by_signals\n"
+    "from tunec.compiler.cli.session import ended_by_signals\n"
     "ended_by_signals().__enter__()\n"
 )
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from tunec.compiler.analyses.architecture.facts import Fault, UnusableConfig
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, ClassifierKind, Module
-from tunec.schemas.task import Task
+from tunec.schemas.spec_sections import Task
 
 SUFFIXES: Final[Mapping[str, ClassifierKind]] = {
     "ForSequenceClassification": "sequence-classifier",

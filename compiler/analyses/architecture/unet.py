@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.analyses.architecture.convolution import resample, resnet, resnets
+from tunec.compiler.analyses.architecture.autoencoder import resample, resnet, resnets
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
 from tunec.schemas.models.architecture import Architecture, UnetLevel

@@ -13,7 +13,6 @@ from tunec.compiler.analyses.memory.terms.passes import loss_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.coefficients import FITTED, Constants
 from tunec.compiler.analyses.time.communication import rearranged_bytes
-from tunec.compiler.analyses.time.conversions import converted_bytes, is_wide, wide_head
 from tunec.compiler.analyses.time.encoders import encoding
 from tunec.compiler.analyses.time.flops import (
     PARTS,
@@ -27,11 +26,14 @@ from tunec.compiler.analyses.time.gathering import found_whole, gathers, hooks, 
 from tunec.compiler.analyses.time.kernels import (
     SCATTERED,
     KernelCounts,
+    converted_bytes,
     exchanging,
     is_read_back,
+    is_wide,
     kernels,
     scattered,
     sliced_bytes,
+    wide_head,
 )
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.tiles import Product, products_of, slowed

@@ -11,6 +11,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.ir.values import show
 from tunec.compiler.review.candidates import Considerations
+from tunec.compiler.review.explain import is_set, place_said
 from tunec.compiler.review.reasons import Branch, Reasons
 from tunec.compiler.review.report.bars import Bar, Chart, Limit, legend, stacked, whole
 from tunec.compiler.review.report.html import (
@@ -25,7 +26,6 @@ from tunec.compiler.review.report.html import (
     table,
     tag,
 )
-from tunec.compiler.review.user_values import is_set, place_said
 from tunec.schemas.units import format_bytes
 
 _COLOURS: Final = 8

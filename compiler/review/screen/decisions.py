@@ -10,8 +10,8 @@ from tunec.compiler.driver import Planned
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.values import show
+from tunec.compiler.review.explain import is_set, place_said
 from tunec.compiler.review.screen.pen import WIDTH, Pen
-from tunec.compiler.review.user_values import is_set, place_said
 
 _NAMED: Final = 4
 """The most modules that are listed by name; if there are more, they are counted."""

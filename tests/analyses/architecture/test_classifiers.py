@@ -14,7 +14,7 @@ from tunec.compiler.analyses.architecture.classifiers import (  # noqa: E402
     for_task,
 )
 from tunec.schemas.models.catalogue import card  # noqa: E402
-from tunec.schemas.task import Task  # noqa: E402
+from tunec.schemas.spec_sections import Task  # noqa: E402
 
 SEQUENCES = Task.model_validate({"sequence_classification": {"labels": 3}})
 TOKENS = Task.model_validate({"token_classification": {"labels": 9}})

@@ -20,7 +20,7 @@ from tunec.compiler.analyses.memory.calibration import (
 )
 from tunec.compiler.driver import Planned, plan
 from tunec.compiler.frontend.load import load_spec
-from tunec.compiler.header import header_of
+from tunec.compiler.rendering import header_of
 from tunec.compiler.review.explain import explain_text
 from tunec.compiler.review.plan_view import plan_json, plan_text
 from tunec.schemas.frozen import replace

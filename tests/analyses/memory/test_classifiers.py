@@ -14,7 +14,7 @@ from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.tracing.comparison import compare
 from tunec.compiler.tracing.subject import Subject
 from tunec.schemas.models.catalogue import card
-from tunec.schemas.task import Task
+from tunec.schemas.spec_sections import Task
 
 SEQUENCES = Task.model_validate({"sequence_classification": {"labels": 3}})
 TOKENS = Task.model_validate({"token_classification": {"labels": 9}})

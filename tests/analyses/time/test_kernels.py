@@ -22,10 +22,15 @@ from workload_builders import (
 from tunec.compiler.analyses.memory.workload import USUAL_FSDP, Layout
 from tunec.compiler.analyses.time.coefficients import FITTED
 from tunec.compiler.analyses.time.compute import accumulated_bytes, compute, product_rate, work_of
-from tunec.compiler.analyses.time.conversions import converted_bytes, is_wide
 from tunec.compiler.analyses.time.flops import operations
 from tunec.compiler.analyses.time.gathering import found_whole, gathers, hooks, units
-from tunec.compiler.analyses.time.kernels import kernels, scattered, sliced_bytes
+from tunec.compiler.analyses.time.kernels import (
+    converted_bytes,
+    is_wide,
+    kernels,
+    scattered,
+    sliced_bytes,
+)
 from tunec.compiler.analyses.time.machine import Machine, machine_of, rate_of, reached
 from tunec.compiler.analyses.time.tiles import Product, products_of, slowed
 from tunec.schemas.frozen import replace
