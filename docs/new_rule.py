@@ -35,7 +35,7 @@ _EXAMPLE: Final = re.compile(
 )
 
 _MOST_LINES: Final = 360
-"""The longest module that takes another rule, in lines: `tests/house/test_size.py`."""
+"""The longest module that takes another rule, in lines: `tests/house/test_words.py`."""
 _SUBJECT: Final = '"""TO WRITE: the subject."""\n\n'
 _IMPORT: Final = "from tunec.compiler.lints.rows import Row, rows\n"
 _ROWS: Final = """

@@ -1,7 +1,8 @@
-"""Renderers: each shows what the diagnostic says, in the form that its reader expects."""
+"""Renderers, and reports for code hosts: each is in the form that its reader expects."""
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from jsonschema import Draft4Validator
 from tunec.compiler.diagnostics import formats
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix, Label, Term
 from tunec.compiler.diagnostics.formats import render_command
+from tunec.compiler.diagnostics.reports import render_gitlab, render_junit
 from tunec.compiler.diagnostics.terminal import (
     cells,
     printable,
@@ -262,3 +264,42 @@ def test_sarif_says_where_and_how_to_mend():
     absolute = formats.sarif_log([at(1, 1, 1, 1, file="/a b")], "0")["runs"][0]["results"][0]
     uri = absolute["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert uri == "file:///a%20b"
+
+
+def found(severity, line, message="it is <wrong> & \x1b odd", file="a/ds.json"):
+    label = Label("here", Span(file, line, 1, line, 5), "zero.stage")
+    return Diagnostic("a-rule", severity, message, (label,), help="write 2")
+
+
+FOUND = (
+    found("error", 3),
+    found("error", 9),
+    found("warning", 4),
+    Diagnostic("E0201", "note", "x"),
+)
+
+
+def test_gitlab_asks_for_these_fields_and_for_fingerprints_of_their_own():
+    every = json.loads(render_gitlab(FOUND))
+    assert [each["severity"] for each in every] == ["major", "major", "minor", "info"]
+    assert {tuple(each) for each in every} == {
+        ("description", "check_name", "fingerprint", "severity", "location")
+    }
+    assert every[0]["location"] == {"path": "a/ds.json", "lines": {"begin": 3}}
+    assert len({each["fingerprint"] for each in every[:2]}) == 2
+    moved = json.loads(render_gitlab((found("error", 30),)))
+    assert moved[0]["fingerprint"] == every[0]["fingerprint"]
+    assert json.loads(render_gitlab(())) == []
+
+
+def test_junit_counts_what_fails_and_names_clean_files():
+    root = ET.fromstring(render_junit(FOUND, ("a/ds.json", "b.yaml"), ("error",)))  # noqa: S314
+    assert root.attrib == {"tests": "5", "failures": "2", "errors": "0"}
+    cases = root.findall("./testsuite/testcase")
+    assert len(cases) == 5
+    failed = [each.find("failure") for each in cases if each.find("failure") is not None]
+    assert failed[0].attrib["message"] == "it is <wrong> & \ufffd odd"
+    assert failed[0].text.endswith("help: write 2")
+    assert cases[-1].attrib == {"classname": "b.yaml", "name": "tunec lint"}
+    strict = render_junit(FOUND, (), ("error", "warning"))
+    assert 'failures="3"' in strict

@@ -1,4 +1,4 @@
-"""A name of the catalogue says which weights are trained: each is found in every written file."""
+"""Names of the catalogue say which weights are trained; a refusal points at what the spec says."""
 
 import re
 from functools import cache
@@ -8,6 +8,7 @@ import pytest
 from planning import planned, spec_of
 from tests.cards import first_of_each_family, one_of_each_family
 
+import tunec
 from tunec.compiler.analyses.architecture.derive import derive
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_mapping
@@ -124,3 +125,44 @@ def test_explain_says_on_which_card_the_modules_rest():
 def test_all_weights_of_a_card_have_an_architecture(name):
     for each in others(name):
         assert derive(card(each).config).parameters > 0, each
+
+
+SPEC = """\
+tunec: 1
+model: qwen2.5-1.5b
+hardware: a100-80g-x1
+method: qlora
+objective: {grpo: {rewards: [think_format_reward]}}
+data: {train: org/data, samples: 5000, sequence: 2048}
+"""
+
+
+def refused(text, name):
+    found = tunec.compile(text, targets=[name]).diagnostics
+    return [each for each in found if each.severity == "error"]
+
+
+def test_a_decided_slot_is_told_where_it_follows_from():
+    (error,) = refused(SPEC, "trl@0.20")
+    assert "quantization.format" in error.message
+    assert error.span.line == 4
+    assert error.help.startswith("use trl 0.22.2 or later, ")
+
+
+def test_a_pinned_slot_is_told_at_its_pin():
+    text = SPEC.replace("objective: {grpo: {rewards: [think_format_reward]}}\n", "engine: fsdp\n")
+    text = text.replace("x1", "x8").replace("qlora", "full")
+    (error,) = refused(f"{text}pin: {{fsdp.version: 2}}\n", "huggingface@4.57")
+    assert error.span.line == 7
+
+
+def test_a_script_of_its_own_target_has_no_unknown_flags():
+    text = SPEC.replace("objective: {grpo: {rewards: [think_format_reward]}}\n", "")
+    text = (
+        text.replace("qlora", "lora")
+        .replace("org/data", "alpaca")
+        .replace("qwen2.5-1.5b", "llama-3.2-1b")
+    )
+    result = tunec.compile(text, targets=["llama-cookbook"])
+    assert result.ok
+    assert [each.id for each in result.diagnostics if "flag" in each.id] == []

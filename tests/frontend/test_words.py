@@ -1,4 +1,4 @@
-"""Words of other programs: each is really theirs, and leads to a real place of a spec."""
+"""Words and names of other programs: each is really theirs, and leads to a place of a spec."""
 
 import ast
 import importlib.util
@@ -15,6 +15,7 @@ from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.adapter_words import UNPLANNED, unplanned
 from tunec.compiler.frontend.fields import fields_at, places
 from tunec.compiler.frontend.load import load_mapping
+from tunec.compiler.frontend.software import PROGRAMS
 from tunec.compiler.frontend.words import FIELD_WORDS, VALUE_WORDS, place_of
 from tunec.compiler.ir.slots import SLOTS
 from tunec.schemas import terms
@@ -131,3 +132,10 @@ def test_a_way_to_adapt_that_is_no_method_says_what_to_write(word):
         spec = {**spec, "method": "lora", "hardware": "a100-80g-x1", "extra": extra}
         loaded = load_mapping({**spec, "data": {"train": "train.jsonl", "samples": 100}})
         assert compile_spec(loaded, [TARGETS.resolve(target)]).ok
+
+
+def test_every_program_of_a_target_is_known_by_name():
+    targets = TARGETS.readable().values()
+    read = {each.package for each in targets} | {name for each in targets for name in each.beside}
+    assert read - {""} <= set(PROGRAMS)
+    assert set(PROGRAMS) - read == {"liger-kernel"}, "what passes ask for beside the targets"

@@ -1,9 +1,15 @@
-"""A recollection gives what the function would give, and only where it was asked before."""
+"""What is put together or remembered is what the whole plan, or the function, would give."""
+
+from hashlib import sha256
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.small_spec import SPEC
 
-from tunec.compiler.ir.recollection import Recollection
+from tunec.compiler.driver import plan
+from tunec.compiler.frontend.load import load_text
+from tunec.compiler.ir.recollection import PlanRenderer, Recollection
+from tunec.compiler.rendering import header_of
 
 
 def function(ask):
@@ -72,3 +78,26 @@ def test_a_result_that_rests_on_nothing_always_comes() -> None:
     found: Recollection = Recollection()
     found.keep({}, "always")
     assert found.recall({}.__getitem__) == "always"
+
+
+def test_a_group_is_written_once() -> None:
+    written: list[str] = []
+
+    def write(values: object) -> str:
+        written.append(str(values))
+        return str(values)
+
+    grouped, planned = PlanRenderer("test", write), plan(load_text(SPEC)).plan
+    assert planned is not None
+    first = grouped.texts(planned)
+    assert grouped.texts(planned) == first
+    assert written == list(first.values())
+
+
+def test_the_header_digests_all_slots_in_the_order_of_their_paths() -> None:
+    loaded = load_text(SPEC)
+    planned = plan(loaded).plan
+    assert planned is not None
+    decided = [(path, repr(value)) for path, value in sorted(planned.values().items())]
+    (line,) = header_of(loaded, planned)
+    assert line.endswith(f"plan {sha256(repr(decided).encode()).hexdigest()[:16]}")

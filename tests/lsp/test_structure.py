@@ -1,9 +1,14 @@
-"""What is shown beside the text, where names lead, and what can be done about a fault."""
+"""What is shown beside the text, where names lead, what can be done, and the client for VS Code."""
 
+import json
+import re
 import subprocess
+from pathlib import Path
 
 from editor import DS, SPEC
 from lsprotocol import types
+
+from tunec.compiler.version import __version__
 
 WHOLE = types.Range(types.Position(0, 0), types.Position(999, 0))
 
@@ -152,3 +157,20 @@ def test_a_lens_tells_what_changed_since_the_last_commit(editor):
     assert editor.documents[-1].endswith("changes.md")
     editor.open("spec.yaml", SPEC)
     assert not editor.ask("text_document_code_lens", "spec.yaml")
+
+
+FOLDER = Path(__file__).parents[2] / "editors" / "vscode"
+
+
+def test_the_extension_is_of_the_same_version_and_starts_where_it_listens():
+    package = json.loads((FOLDER / "package.json").read_text("utf-8"))
+    source = (FOLDER / "src/extension.js").read_text("utf-8")
+    assert package["version"] == __version__
+    listed = re.search(r"LANGUAGES = (\[[^\]]*\])", source)
+    languages = json.loads(listed[1])
+    started = {each.removeprefix("onLanguage:") for each in package["activationEvents"]}
+    assert {"yaml", "json"} <= started <= set(languages)
+    commands = {each["command"] for each in package["contributes"]["commands"]}
+    assert all(f'registerCommand("{each}"' in source for each in commands)
+    settings = package["contributes"]["configuration"]["properties"]
+    assert settings["tunec.command"]["default"] == ["tunec"]

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.releases.specs import SPECS
-from tests.releases.sweep import refusals, releases, sweep
+from tests.releases.sweep import SPECS, refusals, releases, sweep
 
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_text

@@ -1,9 +1,10 @@
-"""Quantities: a number without its unit is refused, and what was meant is offered."""
+"""Quantities and paths as they are written: without its unit a number is refused."""
 
 import pytest
 
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_mapping, load_text
+from tunec.schemas.data_paths import data_kind, is_local
 from tunec.schemas.units import (
     GIB,
     MIB,
@@ -111,3 +112,30 @@ def test_what_programs_write_is_bytes():
 )
 def test_the_offered_amount_is_one_that_machines_have(number, amount):
     assert parse_bytes(likely_bytes(str(number))) == amount
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("train.jsonl", "file"),
+        ("../data/Train.JSON", "file"),
+        ("~/rows.csv", "file"),
+        ("/data/part-0.parquet", "file"),
+        ("rows.arrow", "file"),
+        ("corpus.txt", "file"),
+        (".", "directory"),
+        ("../data", "directory"),
+        ("/data/chat", "directory"),
+        ("~/chat", "directory"),
+        ("photos/", "directory"),
+        ("trl-lib/Capybara", "name"),
+        ("imdb", "name"),
+        ("org/set.v1.5", "name"),
+        ("https://example.org/train.jsonl", "url"),
+        ("s3://bucket/train.jsonl", "url"),
+    ],
+)
+def test_the_form_says_the_kind(path, kind):
+    """Suffix, beginning and end tell; nothing is looked up."""
+    assert data_kind(path) == kind
+    assert is_local(path) == (kind in ("file", "directory"))

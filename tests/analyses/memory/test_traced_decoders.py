@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 from workload_builders import (
+    ATTENTION,
     BF16_LORA,
     FP32,
     LLAMA_2_7B,
     LLAMA_3_8B,
     LLAMA_32_1B,
+    MISTRAL_7B,
     QWEN_25_7B,
     full,
     layout,
@@ -18,6 +20,8 @@ from workload_builders import (
 )
 
 from tunec.compiler.analyses.memory.account import account
+from tunec.compiler.analyses.memory.arithmetic import arithmetic
+from tunec.compiler.analyses.memory.layers import layer_saved
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.slots import AttentionKernel
 from tunec.schemas.units import GIB
@@ -98,3 +102,24 @@ def test_the_26_traces_are_met_within_0_2_percent_on_average() -> None:
     errors = [abs(account(w, plan).peak_bytes / GIB / gib - 1) for _, gib, w, plan in TRACED]
     assert len(errors) == 26
     assert sum(errors) / len(errors) < 0.002
+
+
+HIDDEN = 4096
+MISTRAL = model(MISTRAL_7B)
+
+
+def kept(version: str | None, *, prepared: bool) -> float:
+    """Bytes a token that a layer keeps without its adapters."""
+    versions = () if version is None else (("bitsandbytes", version),)
+    workload = lora(MISTRAL, targets=ATTENTION, quantization=nf4(), versions=versions)
+    weights = {"weights": "fp32"} if prepared else {}
+    states = layout(**BF16_LORA | {"autocast": True} | weights).states
+    return layer_saved(MISTRAL.stacks[0], arithmetic(workload, states, "text"), 1)
+
+
+@pytest.mark.parametrize(("prepared", "widths"), [(True, 17), (False, 11)])
+def test_products_kept_their_inputs_until_0_43_1(prepared: bool, widths: int) -> None:
+    """Casts of five normed states, or the two states themselves, and the product of gate and up."""
+    newest = kept(None, prepared=prepared)
+    assert kept("0.43.1", prepared=prepared) - newest == widths * HIDDEN
+    assert kept("0.43.2", prepared=prepared) == newest
