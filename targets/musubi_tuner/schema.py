@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from tunec.targets.clones import git, write_tables
 from tunec.targets.musubi_tuner.packages import COMMITS, FOLDER, PACKAGE
-from tunec.targets.scripts.functions import Module, Tree, flags, table_of
+from tunec.targets.scripts.functions import Module, Tree, flags
+from tunec.targets.scripts.parser_tables import table_of
 
 _ROOT: Final = "musubi_tuner"
 _BACKENDS: Final = (

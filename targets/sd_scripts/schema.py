@@ -13,7 +13,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tunec.targets.clones import write_tables
-from tunec.targets.scripts.functions import Tree, flags, table_of
+from tunec.targets.scripts.functions import Tree, flags
+from tunec.targets.scripts.parser_tables import table_of
 from tunec.targets.sd_scripts.packages import COMMITS, PACKAGE
 
 

@@ -9,14 +9,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tunec.compiler.analyses.architecture.slices import (
-    grids,
-    idefics2_pictures,
-    idefics2_tower,
-    sliced_tokens,
-    sliced_tower,
-    smolvlm_tiles,
-)
+from tunec.compiler.analyses.architecture.idefics2 import idefics2_pictures, idefics2_tower
+from tunec.compiler.analyses.architecture.slices import grids, sliced_tokens, sliced_tower
+from tunec.compiler.analyses.architecture.smolvlm import smolvlm_tiles
 from tunec.schemas.models.architecture import Architecture, ImageTokens
 
 Size = tuple[int, int]

@@ -1,4 +1,10 @@
-"""How models cut a picture before their tower sees it: Idefics2, MiniCPM-V and SmolVLM."""
+"""How MiniCPM-V cuts pictures: an overview, and slices whose shape is nearest to the tower's.
+
+image_processing_minicpmv.py of openbmb/MiniCPM-Llama3-V-2_5 and MiniCPM-V-2_6,
+MiniCPMVImageProcessor.slice_image, get_sliced_grid, find_best_resize, get_refine_size; the same,
+but for sides of whole tokens, in transformers 5.23.0,
+models/minicpmv4_6/image_processing_minicpmv4_6.py.
+"""
 
 import math
 from collections.abc import Iterator
@@ -73,47 +79,3 @@ def sliced_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...
 
 def _patches(images: ImageTokens, size: Size) -> int:
     return (size[0] // images.patch) * (size[1] // images.patch)
-
-
-def idefics2_pictures(images: ImageTokens) -> int:
-    """The number of images that one becomes: its quarters and itself, or itself alone."""
-    return images.max_slices + 1 if images.max_slices > 1 else 1
-
-
-def idefics2_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
-    """The patches of each of them."""
-    sizes = [_within_bounds(images, width, height)]
-    if images.max_slices > 1:
-        halves = [(side // 2, side - side // 2) for side in (width, height)]
-        sizes += [_within_bounds(images, wide, high) for wide in halves[0] for high in halves[1]]
-    wide, high = (max(sides) for sides in zip(*sizes, strict=True))
-    patches = (wide // images.patch) * (high // images.patch)
-    return (patches,) * idefics2_pictures(images)
-
-
-def _within_bounds(images: ImageTokens, width: int, height: int) -> tuple[int, int]:
-    shape = width / max(height, 1)
-    if width >= height and width > images.max_side:
-        width, height = images.max_side, int(images.max_side / shape)
-    elif height > width and height > images.max_side:
-        width, height = int(images.max_side * shape), images.max_side
-    return max(width, images.image_size), max(height, images.image_size)
-
-
-def smolvlm_tiles(images: ImageTokens, width: int, height: int) -> int:
-    """The number of tiles of an image, with the overview if there are two or more."""
-    wide, high = _to_long_side(width, height, images.max_side, even=True)
-    wide, high = _to_long_side(wide, high, _up(max(wide, high), images.image_size))
-    tiles = _up(wide, images.image_size) * _up(high, images.image_size) // images.image_size**2
-    return tiles + 1 if tiles > 1 else 1
-
-
-def _to_long_side(width: int, height: int, long: int, *, even: bool = False) -> tuple[int, int]:
-    """The size of an image with the given longer side; the other one is made even with `even`."""
-    short = int(long / (width / height)) if width >= height else int(long * (width / height))
-    short = max(short + short % 2 if even else short, 1)
-    return (long, short) if width >= height else (short, long)
-
-
-def _up(side: int, factor: int) -> int:
-    return -(-side // factor) * factor
