@@ -141,10 +141,7 @@ def clusters() -> dict[str, Taught]:
 def table() -> list[str]:
     """The table of the README, with the means of all clusters."""
     every = clusters()
-    lines = [
-        *_HEADING,
-        *(_line(name, each) for name, each in every.items()),
-    ]
+    lines = [*_HEADING, *(_line(name, each) for name, each in every.items())]
     means = [round(fmean(column), 3) for column in zip(*every.values(), strict=True)]
     near = [each for each in every.values() if each.alike > 1]
     alike = (fmean(column) for column in zip(*(each[6:] for each in near), strict=True))

@@ -163,9 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     done = {name for name, row in rows.items() if options.missing and row["release"] == release}
     wanted = [each for each in options.families or _shuffled(every) if each not in done]
     for row in sweep(
-        {each: every[each] for each in wanted},
-        options.jobs,
-        (options.seconds, options.gibibytes),
+        {each: every[each] for each in wanted}, options.jobs, (options.seconds, options.gibibytes)
     ):
         rows[row["family"]] = {**row, "release": release}
         keep(rows)

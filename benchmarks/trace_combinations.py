@@ -31,14 +31,7 @@ from trace_merged import MERGED, adapter_of, merged
 from trace_models import BY_NAME, MODELS, Model, config_of
 from trace_rewarded import REWARDED, generation_of, preference_of, rewarded
 from trace_row import Combination
-from trace_shared import (
-    FULLY_SHARDED,
-    SHARED,
-    flat,
-    fully_sharded,
-    in_one_bucket,
-    shared,
-)
+from trace_shared import FULLY_SHARDED, SHARED, flat, fully_sharded, in_one_bucket, shared
 
 from tunec.compiler.analyses.architecture import derive, image_tokens, vision_tokens
 from tunec.compiler.analyses.architecture.lora import takes_no_adapter

@@ -116,11 +116,7 @@ class Compiled(Struct, frozen=True):
 
 
 def plan(
-    loaded: Loaded,
-    asked: Sequence[Asked] = (),
-    *,
-    hook: Hook | None = None,
-    repairing: bool = True,
+    loaded: Loaded, asked: Sequence[Asked] = (), *, hook: Hook | None = None, repairing: bool = True
 ) -> Planned:
     """Decide every slot with the targets' pins; `repairing` looks for changes if nothing fits."""
     if loaded.spec is None:
@@ -248,11 +244,7 @@ def emit_for(
 
 
 def compile_spec(
-    loaded: Loaded,
-    asked: Sequence[Asked],
-    outset: Outset | None = None,
-    *,
-    repairing: bool = True,
+    loaded: Loaded, asked: Sequence[Asked], outset: Outset | None = None, *, repairing: bool = True
 ) -> Compiled:
     """Plan a spec and write every requested target's files, in memory; all or none.
 

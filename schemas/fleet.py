@@ -12,8 +12,7 @@ def _list(value: object) -> object:
 
 
 Patterns = Annotated[
-    tuple[str, ...],
-    BeforeValidator(_list, json_schema_input_type=str | tuple[str, ...]),
+    tuple[str, ...], BeforeValidator(_list, json_schema_input_type=str | tuple[str, ...])
 ]
 """One name or pattern, or several; `*`, `?` and `[...]` work as in the shell."""
 

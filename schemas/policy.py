@@ -59,8 +59,7 @@ def _names(value: object) -> object:
 
 
 Names = Annotated[
-    tuple[str, ...],
-    BeforeValidator(_names, json_schema_input_type=str | tuple[str, ...]),
+    tuple[str, ...], BeforeValidator(_names, json_schema_input_type=str | tuple[str, ...])
 ]
 """One pattern or several, as the shell matches file names: `p4d.*`."""
 

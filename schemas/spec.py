@@ -14,14 +14,7 @@ from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
 from tunec.schemas.shape import Shape
 from tunec.schemas.spec_sections import Evaluation, Job, Script, Task
-from tunec.schemas.terms import (
-    Attention,
-    Engine,
-    FloatDtype,
-    Launcher,
-    OptimizerName,
-    ScheduleKind,
-)
+from tunec.schemas.terms import Attention, Engine, FloatDtype, Launcher, OptimizerName, ScheduleKind
 from tunec.schemas.training_data import Data, DataPath
 from tunec.schemas.units import INT64, Budget, Count, Positive, PositiveCount, Share, Whole
 
@@ -205,10 +198,9 @@ class Train(Shape):
         Warmup, BeforeValidator(_warmup_by_value, json_schema_input_type=Count | Share | Warmup)
     ] = Warmup.model_construct(share=0.03)
     """Length of the warm-up: steps (`100`) or a share of all steps (`3%`)."""
-    optimizer: Annotated[
-        Optimizer,
-        _short_for("name", OptimizerName | Optimizer),
-    ] = Optimizer.model_construct()
+    optimizer: Annotated[Optimizer, _short_for("name", OptimizerName | Optimizer)] = (
+        Optimizer.model_construct()
+    )
     """The optimizer, by name or with its settings."""
     evaluations: Count | None = None
     """How many times to evaluate during the run, if there is evaluation data; when absent, once an
@@ -302,10 +294,9 @@ class Spec(Shape):
     """What evaluation computes besides the loss."""
     hardware: str | Cluster
     """Catalogue name (`a100-80g-x8`), path of a cluster file, or inline."""
-    devices: Annotated[
-        DeviceChoice,
-        _short_for("use", DeviceUse | DeviceChoice),
-    ] = DeviceChoice.model_construct()
+    devices: Annotated[DeviceChoice, _short_for("use", DeviceUse | DeviceChoice)] = (
+        DeviceChoice.model_construct()
+    )
     """Which devices of the hardware to use."""
     budget: Memory = Memory.model_construct()
     """The memory that the run may use."""
@@ -315,10 +306,9 @@ class Spec(Shape):
     """Length, learning rate and other settings of the training loop."""
     run: Script = Script.model_construct()
     """Your own script and its arguments; when absent, the trainer's program is started."""
-    precision: Annotated[
-        PrecisionIntent,
-        _short_for("compute", FloatDtype | PrecisionIntent),
-    ] = PrecisionIntent.model_construct()
+    precision: Annotated[PrecisionIntent, _short_for("compute", FloatDtype | PrecisionIntent)] = (
+        PrecisionIntent.model_construct()
+    )
     """The arithmetic, if tunec should not choose it."""
     attention: Attention | None = None
     """The attention implementation; when absent, the best one for the model and the devices."""

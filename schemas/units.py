@@ -29,12 +29,7 @@ BYTE_UNITS: Final[Mapping[str, int]] = {
     "GiB": GIB,
     "TiB": KIB**4,
 }
-SECOND_UNITS: Final[Mapping[str, int]] = {
-    "s": 1,
-    "min": 60,
-    "h": 3600,
-    "d": 86_400,
-}
+SECOND_UNITS: Final[Mapping[str, int]] = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 COUNT_UNITS: Final[Mapping[str, int]] = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9}
 
 _NUMBER = r"(?P<number>(?:0|[1-9]\d*(?:_\d+)*)(?:\.\d+)?)"

@@ -109,8 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def tell_all(
-    known: Sequence[ConsumerSet] = _KNOWN,
-    extra: Mapping[str, Question] | None = None,
+    known: Sequence[ConsumerSet] = _KNOWN, extra: Mapping[str, Question] | None = None
 ) -> list[ConsumerAnswers]:
     """Query each release, as many at a time as there are processors; `extra` questions have names.
 

@@ -218,12 +218,7 @@ def _read(given: list[Path]) -> tuple[list[Path], list[Observation], list[Diagno
         if inside and each.is_dir() and not any(path in paths for path in inside):
             faults.append((each, _NOTHING))
     said = [
-        error(
-            "E0201",
-            f"cannot use `{path}`: {fault}",
-            start_of(str(path)),
-            help=_remedy(path),
-        )
+        error("E0201", f"cannot use `{path}`: {fault}", start_of(str(path)), help=_remedy(path))
         for path, fault in faults
     ]
     return paths, seen, said

@@ -246,11 +246,7 @@ def _tried(found: Grounds, asked: Read, given: Namespace, session: Session) -> l
 
 
 def _choice(
-    found: Grounds,
-    given: Namespace,
-    asked: Read,
-    results: tuple[Result, ...],
-    said: Sequence[Said],
+    found: Grounds, given: Namespace, asked: Read, results: tuple[Result, ...], said: Sequence[Said]
 ) -> Choice:
     asking = asked.asking
     return Choice(

@@ -21,14 +21,7 @@ from tunec.compiler.verify.cases import cases_of, compiled_folder, distinct, rou
 from tunec.compiler.verify.check import Check
 from tunec.compiler.verify.contract import Case
 from tunec.compiler.verify.queries import Progress, verify
-from tunec.compiler.verify.report import (
-    diagnostics,
-    passes,
-    places_of,
-    sources,
-    table,
-    to_json,
-)
+from tunec.compiler.verify.report import diagnostics, passes, places_of, sources, table, to_json
 from tunec.schemas.frozen import replace
 
 
@@ -80,12 +73,7 @@ def _progress(session: Session) -> Progress:
 # ── what is verified ─────────────────────────────────────────────────────────────────────────────
 
 
-def _cases(
-    given: str,
-    options: Namespace,
-    session: Session,
-    told: _Told,
-) -> Iterator[Case]:
+def _cases(given: str, options: Namespace, session: Session, told: _Told) -> Iterator[Case]:
     """The cases of a spec, of a directory of files, or of a directory of specs."""
     folder = Path(given)
     if not folder.is_dir():
@@ -128,11 +116,7 @@ def _of_every_target(loaded: Loaded, session: Session, told: _Told) -> Iterator[
 
 
 def _of_folder(
-    folder: Path,
-    specs: Sequence[Path],
-    options: Namespace,
-    session: Session,
-    told: _Told,
+    folder: Path, specs: Sequence[Path], options: Namespace, session: Session, told: _Told
 ) -> Iterator[Case]:
     if len(specs) != 1:
         held = ", ".join(path.name for path in specs) or "none"
@@ -147,11 +131,7 @@ def _of_folder(
 
 
 def _compiled(
-    loaded: Loaded,
-    asked: Sequence[Asked],
-    folder: Path | None,
-    session: Session,
-    told: _Told,
+    loaded: Loaded, asked: Sequence[Asked], folder: Path | None, session: Session, told: _Told
 ) -> Iterator[Case]:
     """Compile in every combination of versions; what cannot be compiled is reported once."""
     for combination in rounds(asked) if asked else ((),):

@@ -46,8 +46,7 @@ def find(model: str, folder: Path | None) -> TokenizerFiles:
     wanted = '"tokenizer*" "chat_template*" "special_tokens_map.json"'
     fetch = f"hf download {quote(model)} --include {wanted}"
     raise Unread(
-        f"the tokenizer of {model} is not on this machine",
-        f"fetch it with `{fetch}`, {_NAMING}",
+        f"the tokenizer of {model} is not on this machine", f"fetch it with `{fetch}`, {_NAMING}"
     )
 
 

@@ -105,11 +105,7 @@ def _rule(id: str, pages: Pages) -> dict[str, Any]:
     if id not in known_codes() and id not in pages:
         return {"id": id}
     name, text = pages[id] if id in pages else (title(id), page(id))
-    return {
-        "id": id,
-        "shortDescription": {"text": name},
-        "help": {"text": text, "markdown": text},
-    }
+    return {"id": id, "shortDescription": {"text": name}, "help": {"text": text, "markdown": text}}
 
 
 def _result(diagnostic: Diagnostic, ids: Sequence[str]) -> dict[str, Any]:

@@ -270,12 +270,7 @@ def header(version: str) -> str:
 
 
 def write_lock(
-    folder: Path,
-    version: str,
-    lines: Iterable[Line],
-    *,
-    alone: bool = False,
-    vouching: bool = True,
+    folder: Path, version: str, lines: Iterable[Line], *, alone: bool = False, vouching: bool = True
 ) -> None:
     """Replace the lock by these sorted lines; the old one stays until the new one is complete."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -26,11 +26,7 @@ from tunec.compiler.frontend.project import (
 )
 from tunec.schemas.fleet import Fleet, Override
 from tunec.schemas.frozen import replace
-from tunec.schemas.hardware.catalogue import (
-    UnknownName,
-    cluster,
-    hardware_names,
-)
+from tunec.schemas.hardware.catalogue import UnknownName, cluster, hardware_names
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.source import Span
 

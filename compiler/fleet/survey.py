@@ -15,14 +15,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from tunec.compiler.fleet.drift import strays
-from tunec.compiler.fleet.lock import (
-    TreeState,
-    fold_parts,
-    lock_lines,
-    tidy,
-    tree_state,
-    vouch,
-)
+from tunec.compiler.fleet.lock import TreeState, fold_parts, lock_lines, tidy, tree_state, vouch
 from tunec.compiler.fleet.pair import Builder
 from tunec.compiler.fleet.pairing import Task, beside, tasks
 from tunec.compiler.review.outcome import Pair

@@ -17,10 +17,7 @@ _OWN_KIND: Final = (
 
 UNPLANNED: Final[Mapping[str, tuple[str, str]]] = {
     "dora": ("it is LoRA with a magnitude beside it", "write `method: {{lora: {{dora: true}}}}`"),
-    "rslora": (
-        "it is LoRA with another scale",
-        "write `method: {{lora: {{rslora: true}}}}`",
-    ),
+    "rslora": ("it is LoRA with another scale", "write `method: {{lora: {{rslora: true}}}}`"),
     "pissa": (
         _STARTS[0],
         (

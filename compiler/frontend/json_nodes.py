@@ -244,10 +244,7 @@ class _Reader(Struct):
                 return
             self.faults.append(
                 error(
-                    "E0105",
-                    COMMENT,
-                    self.places.span(*comment.span()),
-                    help="remove the comment",
+                    "E0105", COMMENT, self.places.span(*comment.span()), help="remove the comment"
                 )
             )
             self.at = comment.end()

@@ -381,11 +381,7 @@ def _with_files(read: Read, files: Iterable[names.File], base: Path) -> Read:
         relative = Path(os.path.relpath(file.path, base)).as_posix()
         digest = (relative, sha256(file.content).hexdigest())
         name, text = file.source
-        read = replace(
-            read,
-            sources={**read.sources, name: text},
-            digests=(*read.digests, digest),
-        )
+        read = replace(read, sources={**read.sources, name: text}, digests=(*read.digests, digest))
     return read
 
 

@@ -36,10 +36,7 @@ _MARKS: Final[tuple[tuple[str, int, frozenset[str]], ...]] = (
         "llamafactory",
         2,
         frozenset(
-            {
-                *("finetuning_type", "cutoff_len", "dataset_dir", "lora_target", "stage"),
-                "template",
-            }
+            {*("finetuning_type", "cutoff_len", "dataset_dir", "lora_target", "stage"), "template"}
         ),
     ),
     ("simpletuner", 1, frozenset({"data_backend_config", "model_family"})),

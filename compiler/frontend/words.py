@@ -176,8 +176,7 @@ UNSAID_WORDS: Final[Mapping[str, str]] = {
         "write how many images a sample has at `data.images.per_sample`",
     ),
     **dict.fromkeys(
-        ("data.images.size", "data.images.resolution"),
-        "write `width` and `height`, in pixels",
+        ("data.images.size", "data.images.resolution"), "write `width` and `height`, in pixels"
     ),
     **dict.fromkeys(
         ("data.path", "data.file", "data.files", "data.name", "data.source"),

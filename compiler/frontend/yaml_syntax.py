@@ -80,11 +80,7 @@ _WORDS: Final = (
         "a list item stands where none is allowed",
         "begin the list on a line of its own, below its key",
     ),
-    (
-        "cannot start any token",
-        "a character that cannot begin a value",
-        "put the text in quotes",
-    ),
+    ("cannot start any token", "a character that cannot begin a value", "put the text in quotes"),
     (
         "node content",
         "a value is expected here",

@@ -9,14 +9,7 @@ from lsprotocol.types import Diagnostic
 
 from tunec.compiler.frontend.disk import Instead, Unreadable
 from tunec.compiler.lints.own_source import OwnSource
-from tunec.compiler.lsp.analysis import (
-    Analysis,
-    Registry,
-    Surroundings,
-    analyse,
-    repaired,
-    unsaved,
-)
+from tunec.compiler.lsp.analysis import Analysis, Registry, Surroundings, analyse, repaired, unsaved
 from tunec.compiler.lsp.places import Text
 from tunec.compiler.lsp.problems import problems
 from tunec.compiler.review.diff.compare import Comparison, compare_spec

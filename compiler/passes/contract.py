@@ -156,12 +156,7 @@ class Scribe(Struct):
     _whys: dict[str, _Why] = field(default_factory=dict)
 
     def say(
-        self,
-        slot: str,
-        value: Any,
-        reason: str,
-        *rests: Origin,
-        beat: Sequence[Alternative] = (),
+        self, slot: str, value: Any, reason: str, *rests: Origin, beat: Sequence[Alternative] = ()
     ) -> Any:
         """Decide a slot."""
         self.values[slot] = value

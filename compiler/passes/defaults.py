@@ -191,12 +191,7 @@ def usual_rate(method: Method, aim: Aim, parameters: int, optimizer: OptimizerNa
 
 _ADAMW: Final = "torch 2.13 optim/adamw.py `AdamW`"
 OF_FIELDS: Final = (
-    Default(
-        "adapter.rank",
-        _of(Lora, "rank"),
-        "adapters",
-        f"{_ZEPHYR}: lora_r",
-    ),
+    Default("adapter.rank", _of(Lora, "rank"), "adapters", f"{_ZEPHYR}: lora_r"),
     Default("adapter.alpha", "2 x rank", "adapters", "a judgement: usual in PEFT's own examples"),
     Default(
         "adapter.dropout", _of(Lora, "dropout"), "adapters", "peft 0.21.2 tuners/lora/config.py"

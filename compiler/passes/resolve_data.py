@@ -21,12 +21,7 @@ from tunec.compiler.passes.data_parts import (
     say_samples,
 )
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
-from tunec.schemas.data_paths import (
-    Chosen,
-    chosen,
-    is_chosen,
-    usual_split,
-)
+from tunec.schemas.data_paths import Chosen, chosen, is_chosen, usual_split
 from tunec.schemas.models.architecture import Architecture, ImageTokens
 from tunec.schemas.training_data import Data, parts
 

@@ -157,10 +157,7 @@ def _changed_keys(old: FilesOfRun, new: FilesOfRun) -> Iterator[tuple[Key, Field
             continue
         there = other or one
         span = None if there is None else replace(there.key_span, file=key[0])
-        yield (
-            key,
-            FieldChange(key[1], _value(one), _value(other), _text(one), _text(other), span),
-        )
+        yield (key, FieldChange(key[1], _value(one), _value(other), _text(one), _text(other), span))
 
 
 def _value(place: Place | None) -> Any:

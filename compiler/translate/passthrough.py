@@ -111,10 +111,7 @@ def _used(target: Target, sources: Sources) -> Files:
 
 
 def _carried(
-    read: Read,
-    asked: Sequence[Asked],
-    software: Mapping[str, str],
-    homes: Mapping[str, Files],
+    read: Read, asked: Sequence[Asked], software: Mapping[str, str], homes: Mapping[str, Files]
 ) -> PassedKey | DroppedKey:
     place = read.place
     for target, version in asked:

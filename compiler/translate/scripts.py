@@ -106,12 +106,7 @@ def _document(
     start = documents[0].start()
     root = _node(values, "", known, Node(start), unknown)
     return replace(
-        documents[0],
-        kind=kind_of(table, file),
-        root=root,
-        target=table,
-        file=file,
-        unknown=unknown,
+        documents[0], kind=kind_of(table, file), root=root, target=table, file=file, unknown=unknown
     )
 
 

@@ -19,20 +19,8 @@ from typing import Any, Final
 from pydantic import Field
 
 from tunec.schemas.caches import cached
-from tunec.schemas.entries import (
-    BrokenEntry,
-    heads,
-    listed,
-    names_in,
-    read_entry,
-    read_file,
-)
-from tunec.schemas.hardware.profile import (
-    Cluster,
-    Device,
-    Link,
-    Network,
-)
+from tunec.schemas.entries import BrokenEntry, heads, listed, names_in, read_entry, read_file
+from tunec.schemas.hardware.profile import Cluster, Device, Link, Network
 from tunec.schemas.shape import Shape
 from tunec.schemas.source import Path as Place
 from tunec.schemas.units import Bytes, Rate

@@ -242,8 +242,5 @@ _ALONE: Final = File(
     leaves=_LEAVES,
 )
 ACCELERATE_CONFIG: Final = replace(
-    _ALONE,
-    entries=(*_ENTRIES, _NAMED, *INLINE),
-    names=_NAMED.keys,
-    alone=_ALONE,
+    _ALONE, entries=(*_ENTRIES, _NAMED, *INLINE), names=_NAMED.keys, alone=_ALONE
 )

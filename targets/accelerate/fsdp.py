@@ -40,10 +40,7 @@ PREFETCH: Final[Mapping[str, str]] = {
     "post": "BACKWARD_POST",
     "none": "NO_PREFETCH",
 }
-_STATE_DICT: Final[Mapping[str, str]] = {
-    "full": "FULL_STATE_DICT",
-    "sharded": "SHARDED_STATE_DICT",
-}
+_STATE_DICT: Final[Mapping[str, str]] = {"full": "FULL_STATE_DICT", "sharded": "SHARDED_STATE_DICT"}
 
 
 def on_first(plan: Plan) -> bool:

@@ -145,13 +145,7 @@ def _side(found: Found) -> Values:
 
 ROWS: Final = (
     as_it_is("model.name_or_path", "model.path", f"{_CONFIG} `ModelConfig`"),
-    observed(
-        _NETWORK,
-        tuple(ADAPTER),
-        _adapter,
-        f"{_CONFIG} `NetworkConfig`",
-        absent=ADAPTER,
-    ),
+    observed(_NETWORK, tuple(ADAPTER), _adapter, f"{_CONFIG} `NetworkConfig`", absent=ADAPTER),
     observed(
         ("network", "model.arch", "model.is_flux"),
         ("adapter.targets",),

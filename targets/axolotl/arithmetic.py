@@ -77,8 +77,7 @@ PRECISION: Final = (
     *_of_precision(_SLOTS, lambda plan: not is_quantised(plan)),
     *_of_precision((*_SLOTS, "quantization.compute"), _is_quantised_alike),
     *_of_precision(
-        (*(each for each in _SLOTS if each != _WEIGHTS), "quantization.compute"),
-        _is_widened,
+        (*(each for each in _SLOTS if each != _WEIGHTS), "quantization.compute"), _is_widened
     ),
     fixed(
         _WEIGHTS,

@@ -132,13 +132,7 @@ FSDP: Final = (
     observed(_KEYS, (*_SLOTS, _MODE), _read, _SOURCE, until=WRITTEN),
     row((*_KEYS, _VERSION), _SLOTS, _write, _read, _SOURCE, since=WRITTEN, when=on_fsdp),
     row(
-        (*_KEYS, _VERSION),
-        (_MODE,),
-        _write,
-        _read,
-        _SOURCE,
-        since=WRITTEN,
-        when=recomputes_by_fsdp,
+        (*_KEYS, _VERSION), (_MODE,), _write, _read, _SOURCE, since=WRITTEN, when=recomputes_by_fsdp
     ),
     row(
         (*_ORIGINAL, _VERSION),

@@ -170,10 +170,7 @@ LEAVES: Final = (
     _other("use_ray", "the launcher starts the processes", CONFIG, False),
     _other("ray_num_workers", "the launcher starts the processes", CONFIG),
     gone(
-        "bf16",
-        CONFIG,
-        "auto is bf16, unless the devices have none",
-        changes_nothing=one_of("auto"),
+        "bf16", CONFIG, "auto is bf16, unless the devices have none", changes_nothing=one_of("auto")
     ),
     _other("streaming_multipack_buffer_size", "samples are packed as they come", CONFIG),
     _other("eval_table_size", "no answers are shown", BUILDER, 0),

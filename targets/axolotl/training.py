@@ -207,9 +207,7 @@ def _read_kept(found: Mapping[str, Json]) -> Mapping[str, Any]:
 SCHEDULE: Final = (
     _LENGTH,
     replace(
-        _LENGTH,
-        slots=("schedule.epochs", "schedule.steps"),
-        when=lambda plan: not in_epochs(plan),
+        _LENGTH, slots=("schedule.epochs", "schedule.steps"), when=lambda plan: not in_epochs(plan)
     ),
     named(
         "lr_scheduler",

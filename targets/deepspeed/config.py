@@ -17,8 +17,7 @@ from tunec.targets.deepspeed.zero import AIO, ZERO
 NAME: Final = "ds_config.json"
 
 DEEPSPEED: Final = Package(
-    Releases(">=0.14,<0.20"),
-    ("0.14.5", "0.15.4", "0.16.9", "0.17.6", "0.18.9", "0.19.8"),
+    Releases(">=0.14,<0.20"), ("0.14.5", "0.15.4", "0.16.9", "0.17.6", "0.18.9", "0.19.8")
 )
 """The releases whose sources the rows were read from (git tags v0.14.0 to v0.19.5, PyPI 0.19.8)."""
 

@@ -68,9 +68,7 @@ _CANNOT: Final = {
     "batch.global": Cannot("micro batch, accumulation and processes say it"),
     "schedule.steps": Cannot(_SCRIPT),
     "schedule.arguments": Cannot(
-        "its schedules have no such arguments (runtime/lr_schedules.py)",
-        loses=True,
-        harmless=((),),
+        "its schedules have no such arguments (runtime/lr_schedules.py)", loses=True, harmless=((),)
     ),
     **{
         slot: Cannot("the training script builds the schedule, as it knows the number of steps")

@@ -106,14 +106,7 @@ def engine_programs(
     return (
         Program(_CONFIG, file, SCRIPT, at, config, hear, after=after, unheard=_unheard),
         Program(
-            _ENGINE,
-            file,
-            SCRIPT,
-            at,
-            initialize,
-            hear_engine,
-            after=_CONFIG,
-            unheard=_unheard,
+            _ENGINE, file, SCRIPT, at, initialize, hear_engine, after=_CONFIG, unheard=_unheard
         ),
     )
 

@@ -241,10 +241,7 @@ CONFIGURATION: Final = File(
             others=lambda key: key != "generation_config",
         ),
         checked(
-            NAME,
-            _ENTRIES,
-            "peft_config",
-            schema_of("lora_config", PEFT, ADAPTER_CONFIG.entries),
+            NAME, _ENTRIES, "peft_config", schema_of("lora_config", PEFT, ADAPTER_CONFIG.entries)
         ),
     ),
 )

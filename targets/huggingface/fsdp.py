@@ -217,11 +217,7 @@ def _flag(value: bool) -> str:
 
 
 def _of_first(
-    key: str,
-    slot: str,
-    write: Callable[[Any], Json],
-    read: Callable[[Json], Any],
-    usual: Json,
+    key: str, slot: str, write: Callable[[Any], Json], read: Callable[[Json], Any], usual: Json
 ) -> tuple[Entry, Entry]:
     """A row for a key of version 1, and one for what version 2 always does."""
 

@@ -281,13 +281,7 @@ ADAPTER = (
         lambda found: {"adapter.also_train": tuple(found["lora_modules_to_save"] or ())},
         (),
     ),
-    derived(
-        "lora_task_type",
-        task_of,
-        _SOURCE,
-        when=has_adapter,
-        package=TRL,
-    ),
+    derived("lora_task_type", task_of, _SOURCE, when=has_adapter, package=TRL),
     _key("use_rslora", "rslora", False, since="0.10"),
     _key("use_dora", "dora", False, since="0.16"),
 )

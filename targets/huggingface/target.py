@@ -35,13 +35,7 @@ from tunec.targets.huggingface.schedule import (
     WARMUP,
 )
 from tunec.targets.huggingface.sft import SFT, SFT_CARD
-from tunec.targets.huggingface.training import (
-    BATCH,
-    LEARNING_RATE,
-    LOSS,
-    OPTIMIZER,
-    RUNTIME,
-)
+from tunec.targets.huggingface.training import BATCH, LEARNING_RATE, LOSS, OPTIMIZER, RUNTIME
 from tunec.targets.rows import on_fsdp
 from tunec.targets.trainers import supervised
 

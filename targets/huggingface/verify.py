@@ -239,10 +239,7 @@ def _hear_adapter(case: Case, answer: Any, named: Named) -> TranslatedAnswer:
 
 def in_order(plan: Plan, adapter: Mapping[str, Json] | None) -> dict[str, Json]:
     """Module names in the plan's order, because LoraConfig holds them as an unordered set."""
-    orders = {
-        "target_modules": plan.adapter.targets,
-        "modules_to_save": plan.adapter.also_train,
-    }
+    orders = {"target_modules": plan.adapter.targets, "modules_to_save": plan.adapter.also_train}
     found = adapter or {}
     return {
         key: list(order)

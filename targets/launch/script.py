@@ -186,11 +186,7 @@ def _accelerate(values: Mapping[str, Json], config: str) -> list[str]:
     return ["accelerate launch", f"--config_file={config}", *nodes, *_module(values)]
 
 
-_START = {
-    "python": _python,
-    "torchrun": _torchrun,
-    "deepspeed": _deepspeed,
-}
+_START = {"python": _python, "torchrun": _torchrun, "deepspeed": _deepspeed}
 
 
 # ── text to data ─────────────────────────────────────────────────────────────────────────────────

@@ -21,13 +21,7 @@ from tunec.schemas.data_paths import (
 )
 from tunec.schemas.terms import DataFormat
 from tunec.targets.llamafactory.packages import WRITTEN
-from tunec.targets.rows import (
-    TRAINING_DATA,
-    evaluates,
-    has_images,
-    is_supervised,
-    loaded_parts,
-)
+from tunec.targets.rows import TRAINING_DATA, evaluates, has_images, is_supervised, loaded_parts
 
 FOLDER: Final = "llamafactory"
 """The folder of the target's files, relative to the root of a bundle."""

@@ -218,12 +218,7 @@ TAKES: Final = (
         "model/model_utils/misc.py `find_all_linear_modules`",
         slots=("adapter.targets",),
     ),
-    Carry(
-        ("datasets",),
-        _own_cut,
-        f"{_MIXTURE}; {_DATA}: of each data set",
-        slots=TRAINING_DATA,
-    ),
+    Carry(("datasets",), _own_cut, f"{_MIXTURE}; {_DATA}: of each data set", slots=TRAINING_DATA),
     Carry(
         ("test_split_size",), _own_share, f"{_MIXTURE}; {_DATA}: of all", slots=("data.evaluation",)
     ),

@@ -6,16 +6,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.lints.kinds import EXPLAINED
-from tunec.compiler.target import (
-    ALWAYS,
-    Entry,
-    Json,
-    constant,
-    derived,
-    fixed,
-    in_no_plan,
-    same,
-)
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, in_no_plan, same
 from tunec.schemas.frozen import replace
 from tunec.targets.llamafactory import user_data
 from tunec.targets.llamafactory.datasets import NAMES, is_explained
@@ -51,11 +42,7 @@ def _write_objective(plan: Plan) -> Mapping[str, Json]:
         return {"stage": "sft"}
     if plan.objective.kind not in _STAGES:
         return {}
-    return {
-        "stage": "dpo",
-        "pref_loss": plan.objective.loss,
-        "pref_beta": plan.objective.beta,
-    }
+    return {"stage": "dpo", "pref_loss": plan.objective.loss, "pref_beta": plan.objective.beta}
 
 
 def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -202,11 +189,7 @@ def _template(release: str, until: str | None = None) -> Entry:
     return replace(own, yields=True)
 
 
-_TEMPLATE: Final = (
-    _template(WRITTEN, "0.9.4"),
-    _template("0.9.4", "0.9.5"),
-    _template("0.9.5"),
-)
+_TEMPLATE: Final = (_template(WRITTEN, "0.9.4"), _template("0.9.4", "0.9.5"), _template("0.9.5"))
 MODEL: Final = (
     same("model_name_or_path", "model.path", _MODEL),
     same(

@@ -11,16 +11,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.counting import Counting
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Draft, Plan
-from tunec.compiler.target import (
-    Cannot,
-    Dialect,
-    Entry,
-    File,
-    Json,
-    Target,
-    on_deepspeed,
-    same,
-)
+from tunec.compiler.target import Cannot, Dialect, Entry, File, Json, Target, on_deepspeed, same
 from tunec.schemas.data_paths import Media
 from tunec.schemas.frozen import replace
 from tunec.schemas.spec import Spec

@@ -30,10 +30,7 @@ _OPENAI: Final = {
     "assistant_tag": "assistant",
 }
 _ELSEWHERE: Final = ("ms_hub_url", "om_hub_url", "script_url", "cloud_file_name")
-_LOST: Final = {
-    "num_samples": "draws so many of its samples",
-    "folder": "reads one folder of it",
-}
+_LOST: Final = {"num_samples": "draws so many of its samples", "folder": "reads one folder of it"}
 
 
 def _said(found: Mapping[str, Json], names: tuple[str, ...]) -> list[Mapping[str, Any]]:

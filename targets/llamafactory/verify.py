@@ -20,13 +20,7 @@ from tunec.compiler.verify.contract import (
 from tunec.compiler.verify.delivery import document
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.reader import PACKAGE as ENGINE
-from tunec.targets.huggingface.verify import (
-    SECONDS,
-    auto_programs,
-    derived_facts,
-    run_of,
-    settled,
-)
+from tunec.targets.huggingface.verify import SECONDS, auto_programs, derived_facts, run_of, settled
 from tunec.targets.llamafactory.datasets import FOLDER, INFO
 from tunec.targets.llamafactory.packages import PACKAGE, RELEASES, TRAINER, WRITTEN, brought
 

@@ -189,10 +189,7 @@ _ADAPTER: Final = (
         _read_targets,
         f"{_LORA}: a string, so a regular expression",
         absent=(
-            (
-                ALWAYS,
-                {"adapter.targets": r"llm\..*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj)"},
-            ),
+            (ALWAYS, {"adapter.targets": r"llm\..*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj)"}),
         ),
         when=has_adapter,
     ),

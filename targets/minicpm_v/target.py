@@ -55,7 +55,7 @@ _REQUIRES: Final[Mapping[str, Any]] = {
     # `autograd_hook`); from transformers 4.46 on its `training_step` leaves out the division by the
     # accumulated micro batches, which DeepSpeed makes itself; and without DeepSpeed GradScaler
     # unscales no gradient of the fp16 copies that modules_to_save makes.
-    "parallel.engine": "deepspeed",
+    "parallel.engine": "deepspeed"
 }
 
 TARGET: Final = Target(

@@ -151,11 +151,7 @@ CARRIES: Final = (
         "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py; trl 0.24.0 to 1.16.0 trainer/sft_config.py",
         slots=("objective.loss",),
     ),
-    Carry(
-        ("streaming",),
-        _stream,
-        f"{_DATA}; trl scripts/utils.py `ScriptArguments`",
-    ),
+    Carry(("streaming",), _stream, f"{_DATA}; trl scripts/utils.py `ScriptArguments`"),
     Carry(
         ("attn_impl",),
         _kernel,

@@ -21,13 +21,7 @@ from tunec.compiler.verify.delivery import document
 from tunec.schemas.data_paths import chosen
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.reader import PACKAGE as ENGINE
-from tunec.targets.huggingface.verify import (
-    SECONDS,
-    auto_programs,
-    derived_facts,
-    run_of,
-    settled,
-)
+from tunec.targets.huggingface.verify import SECONDS, auto_programs, derived_facts, run_of, settled
 from tunec.targets.ms_swift.model import limited_name
 from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, by_rlhf
 

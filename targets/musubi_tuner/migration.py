@@ -10,10 +10,7 @@ from tunec.targets.musubi_tuner.packages import SOURCE
 _FLAGS: Final = f"{SOURCE} training/parser_common.py `setup_parser_common`"
 _SCRIPTS: Final = f"{SOURCE} *_train_network.py `*_setup_parser`"
 _HARMLESS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    (
-        "the new run's files are called otherwise",
-        ("output_name", "save_precision", "mem_eff_save"),
-    ),
+    ("the new run's files are called otherwise", ("output_name", "save_precision", "mem_eff_save")),
     (
         "nothing is written into the weights' own header",
         (

@@ -141,13 +141,7 @@ ADAPTER: Final = (
         absent={"adapter.alpha": 16.0},
         when=has_adapter,
     ),
-    same(
-        "ds.lora.dropout",
-        "adapter.dropout",
-        _ACTOR,
-        absent=((ALWAYS, 0.0),),
-        when=has_adapter,
-    ),
+    same("ds.lora.dropout", "adapter.dropout", _ACTOR, absent=((ALWAYS, 0.0),), when=has_adapter),
     row(
         (_TARGETS,),
         ("adapter.targets",),

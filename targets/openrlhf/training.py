@@ -232,10 +232,7 @@ RUN: Final = (
     ),
     same("train.seed", "runtime.seed", _FLAGS, absent=((ALWAYS, 42),)),
     same(
-        "data.dataloader_num_workers",
-        "runtime.dataloader_workers",
-        _FLAGS,
-        absent=((ALWAYS, 0),),
+        "data.dataloader_num_workers", "runtime.dataloader_workers", _FLAGS, absent=((ALWAYS, 0),)
     ),
     fixed("runtime.dataloader_pin_memory", value=True, source=_FLAGS),
 )

@@ -69,10 +69,7 @@ _HARMLESS: Final = (
     ),
     ("whole states are saved", ("save_state", "save_state_on_train_end")),
     ("tokenizers are cached as the hub's client does", ("tokenizer_cache_dir",)),
-    (
-        "the text encoders are not trained, as here",
-        ("network_train_unet_only",),
-    ),
+    ("the text encoders are not trained, as here", ("network_train_unet_only",)),
     ("processes wait for each other as the new program has them", ("ddp_timeout",)),
 )
 """Keys that do not affect training, by the reason."""

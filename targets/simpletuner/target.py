@@ -202,25 +202,13 @@ TARGET: Final = Target(
             render=environment.render,
             parse=environment.parse,
         ),
-        File(
-            DATA_FILE,
-            "json",
-            data.DATA,
-            data.recognise,
-            render=data.render,
-            parse=data.parse,
-        ),
+        File(DATA_FILE, "json", data.DATA, data.recognise, render=data.render, parse=data.parse),
         START_PY,
         # read as it is: what optimizer and schedule say there, SimpleTuner leaves alone
         # (helpers/training/deepspeed.py prepare_model_for_deepspeed)
         ds_config(PLAIN, when=on_deepspeed),
         File(
-            "command line",
-            "shell",
-            _CONFIG,
-            _is_config,
-            when=in_no_plan,
-            parse=forms.parse_flags,
+            "command line", "shell", _CONFIG, _is_config, when=in_no_plan, parse=forms.parse_flags
         ),
         File(
             "config.env with all flags",

@@ -85,12 +85,7 @@ MACHINES: Final = (
         when=lambda plan: uses_every_device(plan) and plan.devices.model in NAMES,
     ),
     Entry(
-        (_MEMORY,),
-        ("job.host_memory",),
-        _write_memory,
-        _read_memory,
-        _RESOURCES,
-        when=_is_whole,
+        (_MEMORY,), ("job.host_memory",), _write_memory, _read_memory, _RESOURCES, when=_is_whole
     ),
     Entry(
         (_MEMORY,),

@@ -17,11 +17,7 @@ from tunec.targets.skypilot.target import TASK
 
 SCRIPT: Final = "tunec.targets.skypilot.consumer"
 _PACKAGE: Final = "skypilot"
-_NODE: Final = {
-    "SKYPILOT_NODE_RANK": "0",
-    "MASTER_ADDR": "node0",
-    "HOSTFILE": "hostfile",
-}
+_NODE: Final = {"SKYPILOT_NODE_RANK": "0", "MASTER_ADDR": "node0", "HOSTFILE": "hostfile"}
 BESIDE: Final = (
     *("colorama==0.4.6", "cachetools==8.0.0", "sqlalchemy==2.1.9"),
     *("aiosqlite==0.22.1", "greenlet==3.5.6", "prometheus-client==0.26.0"),

@@ -157,14 +157,7 @@ def _is_whole(plan: Plan) -> bool:
 
 _MEM: Final = f"{_MANUAL}: --mem, of each node; src/common/proc_args.c `str_to_mbytes`"
 _MEMORY: Final = (
-    Entry(
-        (_key("mem"),),
-        ("job.host_memory",),
-        _write_memory,
-        _read_memory,
-        _MEM,
-        when=_is_whole,
-    ),
+    Entry((_key("mem"),), ("job.host_memory",), _write_memory, _read_memory, _MEM, when=_is_whole),
     Entry(
         (_key("mem"),),
         (),

@@ -17,12 +17,7 @@ from tunec.compiler.verify.contract import (
     flat,
 )
 from tunec.compiler.verify.delivery import document
-from tunec.targets.launch.verify import (
-    CONFIG_PROGRAM,
-    Start,
-    launcher_programs,
-    on_bash,
-)
+from tunec.targets.launch.verify import CONFIG_PROGRAM, Start, launcher_programs, on_bash
 from tunec.targets.launch.verify import SCRIPT as LAUNCH_SCRIPT
 from tunec.targets.slurm.script import COUNTS, SECTION, found_in
 from tunec.targets.slurm.target import TRAIN_SBATCH

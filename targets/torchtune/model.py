@@ -12,12 +12,7 @@ Values = Mapping[str, Any]
 COMPONENT: Final = "model._component_"
 _BUILDERS: Final = f"{SOURCE} torchtune/models/*/_model_builders.py"
 _LORA: Final = ("lora_", "qlora_")
-_PEFT: Final = {
-    "q_proj": "q_proj",
-    "k_proj": "k_proj",
-    "v_proj": "v_proj",
-    "output_proj": "o_proj",
-}
+_PEFT: Final = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "output_proj": "o_proj"}
 _MLP: Final = ("gate_proj", "down_proj", "up_proj")
 _OUTPUT: Final = "lm_head"
 
@@ -114,12 +109,7 @@ MODEL: Final = (
     fixed("model.trust_remote_code", False, f"{SOURCE}: its model classes are its own"),
 )
 ADAPTER: Final = (
-    observed(
-        (COMPONENT, *(f"model.{name}" for name in _ARGUMENTS)),
-        _SLOTS,
-        _adapter,
-        _BUILDERS,
-    ),
+    observed((COMPONENT, *(f"model.{name}" for name in _ARGUMENTS)), _SLOTS, _adapter, _BUILDERS),
     observed(
         (
             COMPONENT,

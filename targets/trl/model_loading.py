@@ -44,13 +44,7 @@ _BY_SCRIPT: Final = (
     _fixed("states.weights", "fp32", without_deepspeed),
     _fixed("attention.implementation", "sdpa"),
     _fixed("quantization.format", "none"),
-    same(
-        "trust_remote_code",
-        "model.trust_remote_code",
-        _SCRIPT,
-        until=_BY_TRAINER,
-        package=TRL,
-    ),
+    same("trust_remote_code", "model.trust_remote_code", _SCRIPT, until=_BY_TRAINER, package=TRL),
 )
 
 
@@ -59,10 +53,7 @@ def _write_format(plan: Plan) -> Mapping[str, Any]:
         return {}
     if not in_four_bits(plan):
         return {f"{_BITS}.load_in_8bit": True}
-    return {
-        f"{_BITS}.load_in_4bit": True,
-        f"{_BITS}.bnb_4bit_quant_type": plan.quantization.format,
-    }
+    return {f"{_BITS}.load_in_4bit": True, f"{_BITS}.bnb_4bit_quant_type": plan.quantization.format}
 
 
 def _read_format(found: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -199,13 +199,7 @@ _LENGTHS: Final = (
         until="0.28",
         package=TRL,
     ),
-    _key(
-        "max_completion_length",
-        _COMPLETION,
-        _GRPO,
-        (("0.28", 256), ("1.10", 512)),
-        since="0.28",
-    ),
+    _key("max_completion_length", _COMPLETION, _GRPO, (("0.28", 256), ("1.10", 512)), since="0.28"),
 )
 
 
@@ -277,13 +271,7 @@ def _read_rewards(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 _REWARDED: Final = (
     _key("beta", "objective.beta", _GRPO, ((ALWAYS, 0.04), ("0.19", 0.0))),
-    _key(
-        "loss_type",
-        "objective.loss",
-        _GRPO,
-        (("0.17", "bnpo"), ("0.22", "dapo")),
-        since="0.17",
-    ),
+    _key("loss_type", "objective.loss", _GRPO, (("0.17", "bnpo"), ("0.22", "dapo")), since="0.17"),
     replace(
         _key(
             "reward_funcs",

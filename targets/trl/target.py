@@ -6,15 +6,7 @@ from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import (
-    Cannot,
-    Dialect,
-    File,
-    Json,
-    Target,
-    in_every_plan,
-    on_deepspeed,
-)
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_every_plan, on_deepspeed
 from tunec.schemas.data_paths import FORMATS, Record
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER

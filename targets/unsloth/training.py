@@ -173,10 +173,7 @@ SCHEDULE: Final = (
 
 # ── what surrounds the loop ──────────────────────────────────────────────────────────────────────
 
-_TRACKERS: Final = {
-    "wandb": "logging.enable_wandb",
-    "tensorboard": "logging.enable_tensorboard",
-}
+_TRACKERS: Final = {"wandb": "logging.enable_wandb", "tensorboard": "logging.enable_tensorboard"}
 
 
 def _write_trackers(plan: Plan) -> Mapping[str, Json]:

@@ -26,10 +26,7 @@ def _loading(at: str) -> tuple[Entry, ...]:
     return (
         same(f"{at}.path", "model.path", _MODEL),
         same(
-            f"{at}.trust_remote_code",
-            "model.trust_remote_code",
-            _MODEL,
-            absent=((ALWAYS, False),),
+            f"{at}.trust_remote_code", "model.trust_remote_code", _MODEL, absent=((ALWAYS, False),)
         ),
         same(
             attends,

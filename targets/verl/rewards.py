@@ -63,12 +63,7 @@ _PROMPT_DATA: Final = (
         "data.filter_overlong_prompts", True, f"{_PROMPTS}: else a longer prompt ends the run"
     ),
     same("data.seed", "runtime.seed", f"{SOURCE} trainer/ppo/utils.py `create_rl_sampler`"),
-    same(
-        "data.dataloader_num_workers",
-        "runtime.dataloader_workers",
-        _YAML,
-        absent=((ALWAYS, 8),),
-    ),
+    same("data.dataloader_num_workers", "runtime.dataloader_workers", _YAML, absent=((ALWAYS, 8),)),
     fixed("runtime.dataloader_pin_memory", value=False, source=_LOOP),
     fixed("data.packing", value=False, source=f"{_PROMPTS}: a prompt by itself"),
 )
@@ -380,11 +375,5 @@ _TRAINER: Final = (
     *logging(("wandb",), f"{_YAML}; {_LOOP} `fit`"),
 )
 
-REWARDED: Final[tuple[Entry, ...]] = (
-    *_PROMPT_DATA,
-    *_BATCHES,
-    *_OBJECTIVE,
-    *_ANSWERS,
-    *_TRAINER,
-)
+REWARDED: Final[tuple[Entry, ...]] = (*_PROMPT_DATA, *_BATCHES, *_OBJECTIVE, *_ANSWERS, *_TRAINER)
 """Rows of the file of `main_ppo` without those of model, engine and optimizer."""

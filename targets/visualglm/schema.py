@@ -14,10 +14,7 @@ _COMMIT: Final = "e314fb9c4e778851414f39784317c72765acec47"
 _REPOSITORY: Final = "THUDM/VisualGLM-6B"
 SOURCES: Final = (
     Source(
-        _REPOSITORY,
-        _COMMIT,
-        "finetune_visualglm.py",
-        "0eb2d103d808fd148dc4a70483cd9de489b1303e",
+        _REPOSITORY, _COMMIT, "finetune_visualglm.py", "0eb2d103d808fd148dc4a70483cd9de489b1303e"
     ),
     Source(_REPOSITORY, _COMMIT, "model/visualglm.py", "1b469efcad27dfd843423982ae7cc4ead5801d4d"),
 )

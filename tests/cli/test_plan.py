@@ -57,7 +57,7 @@ def test_json_of_a_diagnostic_has_the_shape_that_the_design_fixes(tunec):
     assert (told["id"], told["severity"]) == ("E0701", "error")
     (label,) = told["labels"]
     assert set(label) == {
-        *("file", "line", "column", "end_line", "end_column", "text", "path", "primary"),
+        *("file", "line", "column", "end_line", "end_column", "text", "path", "primary")
     }
     assert label["path"] == "hardware"
     line = (EXAMPLES / "visualglm-6b-p100/spec.yaml").read_text("utf-8").splitlines()

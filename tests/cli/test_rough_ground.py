@@ -23,11 +23,7 @@ def shell(line, **options):
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "tunec init | tunec plan /dev/stdin",
-        "tunec init | tunec plan -",
-        "tunec plan <(tunec init)",
-    ],
+    ["tunec init | tunec plan /dev/stdin", "tunec init | tunec plan -", "tunec plan <(tunec init)"],
 )
 def test_a_spec_may_come_from_another_program(line, tmp_path):
     done = shell(line, text=True, cwd=tmp_path)

@@ -188,9 +188,7 @@ QUESTIONS: Mapping[str, Mapping[str, Any]] = {
     ),
     "nvme": parsed(
         model_type="full",
-        deepspeed_config={
-            "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}},
-        },
+        deepspeed_config={"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}},
     ),
     # files
     "json false": from_json(gradient_checkpointing=False),

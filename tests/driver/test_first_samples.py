@@ -78,7 +78,7 @@ def test_trl_is_given_slices_by_its_mixture():
     parts = written(SOME, "trl", "sft.yaml")["datasets"]
     assert {each["path"] for each in parts} == {"json"}
     assert [(each["data_files"].rpartition("/")[2], each["split"]) for each in parts] == [
-        *(("a.jsonl", "train[:1600]"), ("b.jsonl", "train[:800]"), ("b.jsonl", "train[:800]")),
+        *(("a.jsonl", "train[:1600]"), ("b.jsonl", "train[:800]"), ("b.jsonl", "train[:800]"))
     ]
     tenth = written("{path: org/one, split: 'train[:10%]'}", "trl", "sft.yaml")
     assert tenth["datasets"] == [{"path": "org/one", "split": "train[:10%]"}]

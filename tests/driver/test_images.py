@@ -37,8 +37,7 @@ def test_packed_samples_take_no_images():
 
 
 @pytest.mark.parametrize(
-    ("method", "images", "searched"),
-    [("full", 0, True), ("full", 1, False), ("lora", 0, False)],
+    ("method", "images", "searched"), [("full", 0, True), ("full", 1, False), ("lora", 0, False)]
 )
 def test_ddp_looks_for_the_parameters_of_a_tower_that_no_sample_reaches(method, images, searched):
     data = {**DATA, "images": {"per_sample": images}}

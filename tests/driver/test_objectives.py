@@ -155,11 +155,7 @@ def test_a_step_holds_whole_groups_and_keeps_all_devices_busy():
             "E0804",
             "packed into one sequence",
         ),
-        (
-            {"objective": "dpo", "model": "qwen2.5-vl-3b"},
-            "E0804",
-            "only for text models",
-        ),
+        ({"objective": "dpo", "model": "qwen2.5-vl-3b"}, "E0804", "only for text models"),
     ],
 )
 def test_what_does_not_fit_an_objective_is_refused(changes: dict[str, Any], code, said):

@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 
 from tunec.compiler.frontend.nodes import plain, walk
 from tunec.compiler.frontend.shell_flags import Unknown
-from tunec.compiler.frontend.shell_nodes import (
-    ShellDocument,
-    looks_like_shell,
-    read_script,
-)
+from tunec.compiler.frontend.shell_nodes import ShellDocument, looks_like_shell, read_script
 from tunec.compiler.frontend.text import MAX_BYTES
 from tunec.schemas.source import text_of
 
@@ -396,11 +392,7 @@ def test_words_of_hydra_are_the_document_that_they_say():
     assert said == {
         "algorithm": {"adv_estimator": "grpo"},
         "actor_rollout_ref": {"rollout": {"n": 8}, "actor": {"optim": {"lr": 1e-6}}},
-        "trainer": {
-            "logger": ["console", "wandb"],
-            "note": "two words",
-            "resume_from_path": None,
-        },
+        "trainer": {"logger": ["console", "wandb"], "note": "two words", "resume_from_path": None},
         "data": {},
     }
     key = found.node.child("actor_rollout_ref").child("rollout").child("n").key_span

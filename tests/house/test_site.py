@@ -73,10 +73,7 @@ def test_a_built_link_to_nothing_is_a_fault(tmp_path):
     (tmp_path / "index.html").write_text(
         '<a href="a/#b"></a><a href="a/#c"></a><img src="d.png"><a href="https://e.org/"></a>'
     )
-    assert faults(tmp_path) == [
-        "index.html: a/#c leads nowhere",
-        "index.html: d.png leads nowhere",
-    ]
+    assert faults(tmp_path) == ["index.html: a/#c leads nowhere", "index.html: d.png leads nowhere"]
 
 
 @pytest.mark.nightly

@@ -51,8 +51,7 @@ def test_eight_bits_fit_24_gb_and_sixteen_do_not(estimated):
 
 
 @pytest.mark.parametrize(
-    ("key", "elements"),
-    [("keep_vae_loaded", 83_819_683), ("vae_cache_ondemand", 83_819_683)],
+    ("key", "elements"), [("keep_vae_loaded", 83_819_683), ("vae_cache_ondemand", 83_819_683)]
 )
 def test_a_vae_that_stays_is_counted(estimated, key, elements):
     plain, kept = estimated()[1].account, estimated(**{key: True})[1].account

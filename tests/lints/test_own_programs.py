@@ -40,11 +40,7 @@ def test_devices_of_a_process_are_the_programs_own_matter(
 
 
 @pytest.mark.parametrize(
-    ("call", "is_told"),
-    [
-        (_OLD, True),
-        (f"try:\n    {_OLD}\nexcept TypeError:\n    pass", False),
-    ],
+    ("call", "is_told"), [(_OLD, True), (f"try:\n    {_OLD}\nexcept TypeError:\n    pass", False)]
 )
 def test_what_a_script_tries_first_is_not_told(call: str, is_told: bool, tmp_path: Path) -> None:
     texts = {"train.py": _TRIED.format(call), "requirements.txt": "trl==0.29.0\n"}
@@ -131,8 +127,7 @@ def _told(rule: str, files: dict[str, str], folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "severity"),
-    [("", "error"), ("if is_distributed:\n    model = load()", "note")],
+    ("asked", "severity"), [("", "error"), ("if is_distributed:\n    model = load()", "note")]
 )
 def test_a_map_beside_a_question_of_how_it_is_started(
     asked: str, severity: str, tmp_path: Path
@@ -268,8 +263,7 @@ def test_what_is_only_taken_to_be_so_is_a_note(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("declared", "is_told"),
-    [("fp16: bool = field(default=True)", False), ("other: int = 1", True)],
+    ("declared", "is_told"), [("fp16: bool = field(default=True)", False), ("other: int = 1", True)]
 )
 def test_a_class_of_the_repository_has_defaults_of_its_own(
     declared: str, is_told: bool, tmp_path: Path

@@ -269,9 +269,6 @@ def test_one_transformers_leaves_the_releases_of_trl_that_it_goes_with(
         "args = TrainingArguments(output_dir='out')\n"
         "SFTTrainer(model='a/b', args=args, packing=True)\n"
     )
-    files = {
-        "train.py": script,
-        "requirements.txt": f"trl>=0.7.2\ntransformers=={transformers}\n",
-    }
+    files = {"train.py": script, "requirements.txt": f"trl>=0.7.2\ntransformers=={transformers}\n"}
     told = [e["id"] for e in lint(tmp_path, files, ["."]).findings if e["severity"] != "note"]
     assert ("trainer-argument-moved" in told) == is_told

@@ -60,8 +60,7 @@ def test_a_condition_tests_a_value(
 
 
 @pytest.mark.parametrize(
-    ("written", "is_absent"),
-    [("", True), ("use_cpu: false", True), ("use_cpu: true", False)],
+    ("written", "is_absent"), [("", True), ("use_cpu: false", True), ("use_cpu: true", False)]
 )
 def test_a_negated_condition_holds_where_the_key_does_not_say_that(
     written: str, is_absent: bool

@@ -175,8 +175,7 @@ def test_a_file_whose_program_nothing_names_may_be_another_program_s(
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
-    [("--gres=gpu:4 # gpu:${KIND}:4", []), ("--nodes=${N}", ["error"])],
+    ("options", "expected"), [("--gres=gpu:4 # gpu:${KIND}:4", []), ("--nodes=${N}", ["error"])]
 )
 def test_sbatch_reads_no_option_behind_a_remark(
     options: str, expected: list[str], tmp_path: Path

@@ -102,14 +102,7 @@ def test_a_half_written_file_ends_nothing(editor):
         editor.open(file, text)
         for end in range(0, len(text), 7):
             editor.type(file, text[:end])
-        for odd in (
-            "\x00",
-            "a: &a [*a]\n",
-            "{" * 500,
-            "tunec: [",
-            "?\n- :\n",
-            "💥: {",
-        ):
+        for odd in ("\x00", "a: &a [*a]\n", "{" * 500, "tunec: [", "?\n- :\n", "💥: {"):
             editor.type(file, odd)
         editor.type(file, text)
     assert codes(editor.problems("spec.yaml")) == []

@@ -39,10 +39,7 @@ CALLS = {
     "verify": ("verify", {"spec": "spec.yaml", "targets": ["kubeflow"]}),
     "diff": ("diff", {"old": "spec.yaml", "paths": ["wide.yaml"]}),
     "translate": ("translate", {"paths": ["lora.yaml"], "to": ["spec"], "model": "glm-4v-9b"}),
-    "compile": (
-        "compile",
-        {"spec": "spec.yaml", "targets": ["deepspeed"], "directory": "out"},
-    ),
+    "compile": ("compile", {"spec": "spec.yaml", "targets": ["deepspeed"], "directory": "out"}),
     "fits nowhere": ("plan", {"spec": "spec.yaml", "overrides": ["budget.gpu_memory=1GiB"]}),
     "outside": ("plan", {"spec": "../outside.yaml"}),
     "writes outside": (

@@ -18,11 +18,7 @@ _TEXTS: Final = "{train: trl-lib/tldr, samples: 20000, sequence: 2048}"
 
 
 def spec(
-    hardware: str,
-    method: str,
-    *more: str,
-    model: str = "qwen2.5-7b",
-    data: str = _TEXTS,
+    hardware: str, method: str, *more: str, model: str = "qwen2.5-7b", data: str = _TEXTS
 ) -> str:
     """The text of a spec; `more` are further lines."""
     start = _BASE.format(model=model, hardware=hardware, method=method, data=data)

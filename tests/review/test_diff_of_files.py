@@ -57,10 +57,7 @@ def test_decisions_memory_and_time_with_the_places_in_the_files(tunec, files):
     (run,) = found["specs"]
     assert (run["spec"], found["class"]) == ("train.yaml with ds_config.json", "breaking")
     keys = [(each["path"], each["old"], each["new"], each["line"]) for each in run["intent"]]
-    assert keys == [
-        ("per_device_train_batch_size", 2, 4, 4),
-        ("zero_optimization.stage", 2, 3, 3),
-    ]
+    assert keys == [("per_device_train_batch_size", 2, 4, 4), ("zero_optimization.stage", 2, 3, 3)]
     (effect,) = run["groups"][0]["effects"]
     decided = {s: (e["old"], e["new"], e["reason"]) for s, e in effect["decisions"].items()}
     assert decided["batch.micro"] == (2, 4, "train.yaml:4")

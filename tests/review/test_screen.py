@@ -141,7 +141,7 @@ def test_what_the_user_set_is_told_apart():
     text = screen_of(planned_of(data))
     own, others = rows_of(text, "you set"), rows_of(text, "decided for you")
     assert set(own) == {
-        *("adapter.rank", "optimizer.learning_rate", "attention.implementation", "and"),
+        *("adapter.rank", "optimizer.learning_rate", "attention.implementation", "and")
     }
     assert "ours (" in own["attention.implementation"]
     assert "instead of sdpa)" in " ".join(text.split())

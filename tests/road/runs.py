@@ -201,12 +201,7 @@ RUNS: Final = (
         "llama-cookbook, packed",
         4,  # 848 tokens, of which the last 53 make no row
         _cookbook(
-            data={
-                "train": "samples.py",
-                "sequence": 53,
-                "packing": True,
-                "lengths": "lengths.json",
-            }
+            data={"train": "samples.py", "sequence": 53, "packing": True, "lengths": "lengths.json"}
         ),
         beside=COOKBOOK,
     ),

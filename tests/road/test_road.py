@@ -11,22 +11,13 @@ from importlib.util import find_spec
 import pytest
 from tests.road.bundle_run import Journey, Plan, start, tunec
 from tests.road.runs import RUNS, Run
-from tests.road.seen import (
-    Seen,
-    arguments_of,
-    linear_modules,
-    packed,
-    seen,
-    settings_of_deepspeed,
-)
+from tests.road.seen import Seen, arguments_of, linear_modules, packed, seen, settings_of_deepspeed
 from tests.road.seen_cookbook import seen_of_cookbook
 from tests.road.simpletuner_observation import linear_modules_of_denoiser, seen_of_painting
 
 from tunec.schemas.frozen import replace
 
-pytestmark = [
-    pytest.mark.skipif(find_spec("trl") is None, reason="trl is not installed"),
-]
+pytestmark = [pytest.mark.skipif(find_spec("trl") is None, reason="trl is not installed")]
 
 
 def of_loop(loop: str):

@@ -14,12 +14,7 @@ SPEC = {
     "name": "tiny",
     "model": "./tiny",
     "method": "lora",
-    "data": {
-        "train": "train.jsonl",
-        "evaluation": "held.jsonl",
-        "samples": 50,
-        "sequence": 128,
-    },
+    "data": {"train": "train.jsonl", "evaluation": "held.jsonl", "samples": 50, "sequence": 128},
     "hardware": "a100-80g-x2",
     "engine": "ddp",
     "batch": {"global": 8},

@@ -20,11 +20,7 @@ _CHAT: Final = (
 def write_seeing_model(folder: Path) -> None:
     """A LLaVA of two layers over a CLIP tower of two, with its processor."""
     import torch
-    from transformers import (
-        CLIPVisionConfig,
-        LlavaConfig,
-        LlavaForConditionalGeneration,
-    )
+    from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration
 
     processor = _processor()
     torch.manual_seed(0)

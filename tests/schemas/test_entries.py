@@ -12,10 +12,7 @@ from tunec.schemas.entries import BrokenEntry, heads, names_in
 from tunec.schemas.hardware import catalogue as hardware
 from tunec.schemas.models import catalogue as models
 
-FOLDERS = {
-    hardware._DEVICES: ("title", "aliases"),
-    models._CARDS: ("repo", "aliases", "siblings"),
-}
+FOLDERS = {hardware._DEVICES: ("title", "aliases"), models._CARDS: ("repo", "aliases", "siblings")}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -12,13 +12,7 @@ from tunec.schemas import entries
 from tunec.schemas.caches import clear
 from tunec.schemas.hardware import catalogue
 from tunec.schemas.hardware.catalogue import UnknownName, cluster, device
-from tunec.schemas.hardware.profile import (
-    Accelerators,
-    Cluster,
-    Device,
-    Node,
-    unsourced,
-)
+from tunec.schemas.hardware.profile import Accelerators, Cluster, Device, Node, unsourced
 from tunec.schemas.hardware.silicon import Dtype
 from tunec.schemas.units import GIB
 

@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 from packaging.version import Version
-from tests.plans import (
-    FP16,
-    FP32,
-    NVME,
-    OFFLOAD,
-    ZERO_0,
-    ZERO_1,
-    ZERO_3,
-    plan_of,
-)
+from tests.plans import FP16, FP32, NVME, OFFLOAD, ZERO_0, ZERO_1, ZERO_3, plan_of
 
 from tunec.compiler.consumers.environments import prepare
 from tunec.compiler.consumers.queries import ask

@@ -7,17 +7,7 @@ from typing import Any
 
 import pytest
 from packaging.version import Version
-from tests.plans import (
-    DDP,
-    FP16,
-    FP32,
-    NVME,
-    OFFLOAD,
-    ONE,
-    ZERO_0,
-    ZERO_3,
-    plan_of,
-)
+from tests.plans import DDP, FP16, FP32, NVME, OFFLOAD, ONE, ZERO_0, ZERO_3, plan_of
 
 from tunec.compiler.analyses.architecture import derive
 from tunec.compiler.consumers.environments import prepare
@@ -55,10 +45,7 @@ def method(**values: Any) -> Mapping[str, Any]:
 
 
 FULL = method(kind="none", rank=0, alpha=0.0, dropout=0.0, targets=())
-QLORA = {
-    "quantization.format": "nf4",
-    "quantization.double": True,
-}
+QLORA = {"quantization.format": "nf4", "quantization.double": True}
 
 
 def run(*changes: Mapping[str, Any]) -> Plan:
@@ -115,11 +102,7 @@ CASES: Mapping[str, Plan] = {
     },
     **{
         f"schedule {kind}": run(
-            {
-                "schedule.kind": kind,
-                "schedule.warmup_share": None,
-                "schedule.warmup_steps": warmup,
-            }
+            {"schedule.kind": kind, "schedule.warmup_share": None, "schedule.warmup_steps": warmup}
         )
         for kind, warmup in (
             *(("constant", 0), ("constant_with_warmup", 10), ("linear", 10), ("cosine", 0)),

@@ -20,12 +20,7 @@ from tunec.targets.launch.script import found_in
 from tunec.targets.launch.target import TARGET
 from tunec.targets.launch.words import commands
 
-TWO_NODES = {
-    "devices.nodes": 2,
-    "parallel.world": 16,
-    "parallel.data": 16,
-    "batch.global": 128,
-}
+TWO_NODES = {"devices.nodes": 2, "parallel.world": 16, "parallel.data": 16, "batch.global": 128}
 NUMBERS = {
     "devices.per_node": 2,
     "devices.visible": ("2", "3"),

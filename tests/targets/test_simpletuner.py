@@ -108,12 +108,7 @@ FOUR_RANKS = {
         ("CUDA_VISIBLE_DEVICES", "0,2,3,4"),
     ),
 }
-FULL = {
-    "adapter__kind": "none",
-    "adapter__rank": 0,
-    "adapter__alpha": 0.0,
-    "adapter__targets": (),
-}
+FULL = {"adapter__kind": "none", "adapter__rank": 0, "adapter__alpha": 0.0, "adapter__targets": ()}
 IN_FP32 = {
     "precision__compute": "fp32",
     "quantization__compute": "fp32",
@@ -375,14 +370,8 @@ REFUSED: Mapping[str, tuple[Plan, str]] = {
         "cannot express schedule.epochs",
     ),
     "fp4": (plan(quantization__format="fp4"), "cannot express quantization.format"),
-    "one quantisation": (
-        plan(quantization__format="nf4"),
-        "cannot express quantization.double",
-    ),
-    "adafactor": (
-        plan(optimizer__name="adafactor"),
-        "cannot express optimizer.name",
-    ),
+    "one quantisation": (plan(quantization__format="nf4"), "cannot express quantization.double"),
+    "adafactor": (plan(optimizer__name="adafactor"), "cannot express optimizer.name"),
     "mlflow": (plan(runtime__report_to=("mlflow",)), "cannot express runtime.report_to"),
     "clock for a seed": (plan(runtime__seed=0), "cannot express runtime.seed"),
     "a broad picture": (plan(data__image_height=512), "cannot express data.image_height"),
@@ -592,11 +581,7 @@ def rates_of(planned: Plan, steps: int) -> list[float]:
     schedule = planned.schedule
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=planned.optimizer.learning_rate)
     made = get_scheduler(
-        schedule.kind,
-        optimizer,
-        schedule.warmup_steps,
-        schedule.steps,
-        dict(schedule.arguments),
+        schedule.kind, optimizer, schedule.warmup_steps, schedule.steps, dict(schedule.arguments)
     )
     rates = []
     for _ in range(steps):

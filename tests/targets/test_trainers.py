@@ -234,11 +234,7 @@ REFUSED = [
     (
         "llama-cookbook",
         "0.0.5.post1",
-        {
-            "quantization.format": "int8",
-            "precision.compute": "fp16",
-            "devices.capability": "6.1",
-        },
+        {"quantization.format": "int8", "precision.compute": "fp16", "devices.capability": "6.1"},
         r"LLM.int8\(\) falls back",
     ),
     ("visualglm", "0.4.12", {}, "pictures on in fp32"),

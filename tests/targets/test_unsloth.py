@@ -182,10 +182,7 @@ def slots(document: dict[str, Any], release: str = "2026.10.9") -> dict[str, Any
         ),
         (
             {"training": {"gradient_checkpointing": "unsloth", "max_seq_length": 256}},
-            {
-                "activation_checkpointing.mode": "layer",
-                "activation_checkpointing.offload": False,
-            },
+            {"activation_checkpointing.mode": "layer", "activation_checkpointing.offload": False},
         ),
         (
             {"training": {"gradient_checkpointing": False}},

@@ -43,12 +43,7 @@ def test_the_spec_itself_is_taken(more):
         ("method: lora", "method: lora\ntrain: {seed: 7}", "E0901", "runtime.seed"),
         ("method: lora", "method: lora\ntrain: {schedule: linear}", "E0901", "schedule.kind"),
         ("method: lora", "method: lora\ntrain: {epochs: 1.5}", "E0901", "schedule.epochs"),
-        (
-            "method: lora",
-            "method: lora\ntrain: {optimizer: {max_grad_norm: 0}}",
-            "E0905",
-            "clips",
-        ),
+        ("method: lora", "method: lora\ntrain: {optimizer: {max_grad_norm: 0}}", "E0905", "clips"),
     ],
 )
 def test_what_it_cannot_do_is_told(old, new, code, said):

@@ -65,10 +65,7 @@ def read(content: bytes) -> list[Observation]:
 
 
 def _peaks(segments: Sequence[Mapping[str, Any]], trace: Any) -> dict[str, int]:
-    now = {
-        "allocated": _sum(segments, "allocated_size"),
-        "reserved": _sum(segments, "total_size"),
-    }
+    now = {"allocated": _sum(segments, "allocated_size"), "reserved": _sum(segments, "total_size")}
     most = dict(now)
     events = trace if isinstance(trace, list | tuple) else ()
     for event in reversed(events):

@@ -294,10 +294,7 @@ OF_OPEN_INSTRUCT: Final = re.compile(
 `TokenizerConfig`, and the argparse flags that preceded them."""
 
 OWN_PARSERS: Final[Mapping[str, tuple[re.Pattern[str], frozenset[str]]]] = {
-    "Open Instruct": (
-        re.compile(r"(?:\A|/)open_instruct/finetune\.py\Z"),
-        _OF_BOTH | _OF_TUNING,
-    ),
+    "Open Instruct": (re.compile(r"(?:\A|/)open_instruct/finetune\.py\Z"), _OF_BOTH | _OF_TUNING),
     "Open Instruct, for preferences,": (
         re.compile(r"(?:\A|/)open_instruct/dpo_tune(?:_cache)?\.py\Z"),
         _OF_BOTH | _OF_PREFERENCES,

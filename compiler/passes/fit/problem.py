@@ -11,14 +11,7 @@ from tunec.compiler.analyses.memory.modules import experts_apart, is_stack
 from tunec.compiler.analyses.memory.sharding import gathers_twice
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.machine import Machine
-from tunec.compiler.ir.slots import (
-    SLOTS,
-    ActivationCheckpointing,
-    Batch,
-    Parallel,
-    States,
-    Zero,
-)
+from tunec.compiler.ir.slots import SLOTS, ActivationCheckpointing, Batch, Parallel, States, Zero
 from tunec.compiler.passes.defaults import GRADIENTS
 from tunec.compiler.passes.fit.fsdp import NOT, fsdp_of
 from tunec.compiler.passes.fit.fsdp import Kind as FsdpKind

@@ -5,11 +5,7 @@ from itertools import count
 from math import gcd, isqrt
 from typing import Final, NamedTuple
 
-from tunec.compiler.analyses.memory.account import (
-    largest_micro_batch,
-    least_bytes,
-    required_bytes,
-)
+from tunec.compiler.analyses.memory.account import largest_micro_batch, least_bytes, required_bytes
 from tunec.compiler.analyses.memory.terms.host import host_account
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of

@@ -7,9 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tunec.compiler.analyses.memory.account import (
-    required_bytes,
-)
+from tunec.compiler.analyses.memory.account import required_bytes
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
 from tunec.compiler.passes.fit.problem import Problem, Shape

@@ -152,11 +152,7 @@ def table(
     body = tag("tbody", (_row(columns, row) for row in rows))
     head = tag("thead", tag("tr", (_heading(each, sortable=sortable) for each in columns)))
     whole = tag(
-        "table",
-        tag("caption", caption),
-        head,
-        body,
-        class_="sortable" if sortable else None,
+        "table", tag("caption", caption), head, body, class_="sortable" if sortable else None
     )
     return scrolling(caption, whole)
 
@@ -236,10 +232,7 @@ def spanning(amounts: Sequence[float], *, unit: float = 1.0, binary: bool = Fals
     if most <= _APART * least or not least:
         return linear(most * 1.02, unit=unit, binary=binary)
     base = 2.0 if binary else 10.0
-    first, last = (
-        floor(_log(least * 0.98 / unit, base)),
-        ceil(_log(most * 1.02 / unit, base)),
-    )
+    first, last = (floor(_log(least * 0.98 / unit, base)), ceil(_log(most * 1.02 / unit, base)))
     every = max(1, ceil((last - first) / _MOST))
     last = first + every * ceil((last - first) / every)
     ticks = tuple(unit * base**power for power in range(first, last + 1, every))

@@ -47,11 +47,7 @@ _OLD: Final = (
     Old("eval_table_size", _SAMPLES, "axolotl>=0.15"),
     Old("eval_max_new_tokens", _SAMPLES, "axolotl>=0.15"),
     Old("fsdp", "write what it turns on below fsdp_config", "axolotl>=0.15"),
-    Old(
-        "fsdp_final_state_dict_type",
-        "write fsdp_config.final_state_dict_type",
-        "axolotl>=0.15",
-    ),
+    Old("fsdp_final_state_dict_type", "write fsdp_config.final_state_dict_type", "axolotl>=0.15"),
     Old(
         "gradient_checkpointing=offload",
         "write gradient_checkpointing: true and activation_offloading: true",

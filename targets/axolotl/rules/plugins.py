@@ -19,10 +19,7 @@ PLUGIN_WORDS: Final = (
             ("moe_grouped_backend", ("auto", "marlin", "cutlass", "deepgemm")),
             ("dsv4_fp4_grouped_mode", ("nvfp4",)),
             ("dsv4_fp8_nonexpert_mode", ("float8tensor", "bf16")),
-            (
-                "nonexpert_quantization",
-                ("none", "bf16", "fp8", "fp8_blockwise", "nf4", "nvfp4"),
-            ),
+            ("nonexpert_quantization", ("none", "bf16", "fp8", "fp8_blockwise", "nf4", "nvfp4")),
         )
     ),
     ("swanlab_mode", ("cloud", "local", "offline", "disabled"), "axolotl>=0.13", "swanlab"),

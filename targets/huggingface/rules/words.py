@@ -19,11 +19,7 @@ _WORDS: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
         "the process group has no such backend",
     ),
     "log_level": (_LEVELS, "init", "the trainer looks it up among its levels"),
-    "log_level_replica": (
-        _LEVELS,
-        "init",
-        "the trainer looks it up among its levels",
-    ),
+    "log_level_replica": (_LEVELS, "init", "the trainer looks it up among its levels"),
     "torch_compile_mode": (
         (*("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"), "lite"),
         "init",

@@ -14,14 +14,7 @@ from tunec.compiler.lints.facts.launch import COMMANDS, count, flags, hostfiles,
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 from tunec.targets.launch.flags import KNOWN, is_read_by_programs
-from tunec.targets.launch.lines import (
-    ASSIGNED,
-    at_line,
-    at_offset,
-    commands_of,
-    lines,
-    scripts,
-)
+from tunec.targets.launch.lines import ASSIGNED, at_line, at_offset, commands_of, lines, scripts
 
 _TAKEN: Final = ("MLFLOW", "PYTHON", "MV2", "UCX", "NCCL")
 """Prefixes of the variables that it exports on every node."""

@@ -8,12 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.nodes import Node, place
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.launch import (
-    OF_OPEN_INSTRUCT,
-    OF_STARCODER,
-    example_of,
-    launches,
-)
+from tunec.compiler.lints.facts.launch import OF_OPEN_INSTRUCT, OF_STARCODER, example_of, launches
 from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 

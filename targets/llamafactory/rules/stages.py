@@ -237,9 +237,7 @@ lora_options_of_another_method = rows(
             for key in _FULL
             for row in (
                 replace(
-                    _REFUSED,
-                    when=f"llamafactory:{key}!=false",
-                    beside=("finetuning_type=lora",),
+                    _REFUSED, when=f"llamafactory:{key}!=false", beside=("finetuning_type=lora",)
                 ),
                 replace(
                     _REFUSED,

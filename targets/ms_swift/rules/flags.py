@@ -38,12 +38,7 @@ _TOGETHER: Final = (
     *_without_kernel("packing"),
     *_without_kernel("padding_free"),
     _pair("packing=true", "lazy_tokenize=true", "packing counts the samples first", "remove one"),
-    _pair(
-        "streaming=true",
-        "lazy_tokenize=true",
-        "a stream cannot be restarted",
-        "remove one",
-    ),
+    _pair("streaming=true", "lazy_tokenize=true", "a stream cannot be restarted", "remove one"),
     Row(
         "ms-swift:streaming=true & no max_steps>0",
         "streaming requires max_steps",

@@ -154,11 +154,7 @@ _OF_MODELS: Final = (
         )
     ),
     _needs("turbo_dit_cache=true", "turbo_dit", f"{_VALUE}: that flag loads turbo_dit"),
-    _pair(
-        "turbo_dit",
-        "blocks_to_swap>0",
-        f"{_VALUE}: swapped blocks would belong to two models",
-    ),
+    _pair("turbo_dit", "blocks_to_swap>0", f"{_VALUE}: swapped blocks would belong to two models"),
     _row(
         "remove_first_image_from_target=true",
         "remove_first_image_from_target is refused for a model without layers",

@@ -47,11 +47,7 @@ _SCHEMA: Final = DataSchema(
         "set": {**_OF_FOLDER, **_OF_SET},
         "general": {**_OF_FOLDER, **_OF_SET},
     },
-    {
-        "set": "[[datasets]]",
-        "folder": "[[datasets.subsets]]",
-        "general": "[general]",
-    },
+    {"set": "[[datasets]]", "folder": "[[datasets.subsets]]", "general": "[general]"},
 )
 _CACHED: Final = {
     "cache_text_encoder_outputs": (

@@ -192,13 +192,7 @@ SD_SCRIPTS_FLAGS_REFUSED: Final = rows(
 
 def _unread(when: str, other: str, message: str, why: str, help: str) -> Row:
     return Row(
-        f"{_KIND}:{when}",
-        message,
-        "not read",
-        why,
-        help,
-        beside=(f"{_KIND}:{other}",),
-        at_key=True,
+        f"{_KIND}:{when}", message, "not read", why, help, beside=(f"{_KIND}:{other}",), at_key=True
     )
 
 

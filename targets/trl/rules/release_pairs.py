@@ -147,13 +147,7 @@ _PAIRS: Final = (
         "Liger DPO loss does not support precomputing reference log probabilities",
         "trl>=0.29,<1.10",
     ),
-    _pair(
-        "dpo:use_peft",
-        "use_liger_kernel",
-        _LIGER_AND_PEFT,
-        "trl>=0.29,<1.4",
-        "step",
-    ),
+    _pair("dpo:use_peft", "use_liger_kernel", _LIGER_AND_PEFT, "trl>=0.29,<1.4", "step"),
     _pair("dpo:use_peft", "use_liger_kernel", _LIGER_AND_PEFT, "trl>=1.4,<1.8"),
     *(
         _pair(f"kto:{condition}", "use_liger_kernel", why, releases)

@@ -135,10 +135,7 @@ SCHEDULED: Final[Mapping[str, Drawn]] = {
         "cycle_momentum": BOTH,
         "decay_step_size": (0, 10),
     },
-    "LRRangeTest": {
-        "lr_range_test_step_rate": (1.0,),
-        "lr_range_test_staircase": BOTH,
-    },
+    "LRRangeTest": {"lr_range_test_step_rate": (1.0,), "lr_range_test_staircase": BOTH},
 }
 """Parameters that a schedule has besides: deepspeed 0.19.8 runtime/lr_schedules.py."""
 

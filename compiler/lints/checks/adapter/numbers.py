@@ -10,14 +10,7 @@ from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.conditions import one_of_two
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
-from tunec.compiler.lints.facts.lora import (
-    ALL_LINEAR,
-    Lora,
-    is_true,
-    last,
-    lora_keys,
-    loras,
-)
+from tunec.compiler.lints.facts.lora import ALL_LINEAR, Lora, is_true, last, lora_keys, loras
 from tunec.compiler.lints.facts.model import NoRegex, adapted
 from tunec.compiler.lints.facts.training_loop import is_number, is_whole, real
 from tunec.compiler.lints.rule import Consequence, Finding, rule

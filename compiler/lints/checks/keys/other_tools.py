@@ -79,11 +79,7 @@ OF_ENGINES: Final = _ONLY_DEEPSPEED | _ONLY_ACCELERATE | _IN_FILES
     "error",
     "silent",
     consumers=("axolotl", "llamafactory", "transformers"),
-    reads=(
-        "axolotl:*",
-        "llamafactory:*",
-        *keys("trainer", *sorted(OF_ENGINES)),
-    ),
+    reads=("axolotl:*", "llamafactory:*", *keys("trainer", *sorted(OF_ENGINES))),
     unless="declared",
 )
 def key_of_another_tool(run: LintContext) -> Iterator[Finding]:

@@ -276,7 +276,7 @@ _HOMES: Final[Mapping[str, str]] = {
 """Modules of trl.experimental, by the release that no longer has them: the folders of trl 0.29.0 to
 1.16.0."""
 _NEVER: Final[Mapping[str, str]] = {
-    "trl.DataCollatorForLanguageModeling": "import it from trl.trainer.sft_trainer",
+    "trl.DataCollatorForLanguageModeling": "import it from trl.trainer.sft_trainer"
 }
 """Names that no release has in its root module: trl 0.18.2 to 1.16.0 __init__.py."""
 _EXPERIMENTAL: Final = "trl.experimental."

@@ -9,11 +9,7 @@ from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
 from tunec.compiler.lints.checks.keys.texts import number_of
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, TRL, Document, Place
-from tunec.compiler.lints.effective import (
-    CLASSES,
-    filled_keys,
-    is_launched_by_accelerate,
-)
+from tunec.compiler.lints.effective import CLASSES, filled_keys, is_launched_by_accelerate
 from tunec.compiler.lints.facts.known_keys import is_whole
 from tunec.compiler.lints.facts.launch import TUNED, is_autotuned
 from tunec.compiler.lints.rule import Consequence, Finding, rule

@@ -7,14 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Place
-from tunec.compiler.lints.facts.precision import (
-    BLOCKS,
-    LOADERS,
-    QUANTISED,
-    Base,
-    blocks,
-    quantised,
-)
+from tunec.compiler.lints.facts.precision import BLOCKS, LOADERS, QUANTISED, Base, blocks, quantised
 from tunec.compiler.lints.facts.training_loop import is_started_by_trl
 from tunec.compiler.lints.rule import Finding, keys, rule
 

@@ -9,14 +9,7 @@ from tunec.compiler.diagnostics.wording import joined, nearest
 from tunec.compiler.lints.conditions import in_words, is_unknown, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.diffusion import (
-    choices,
-    commands,
-    is_flag,
-    is_near,
-    scripts,
-    types,
-)
+from tunec.compiler.lints.facts.diffusion import choices, commands, is_flag, is_near, scripts, types
 from tunec.compiler.lints.facts.training_loop import is_number, is_whole
 from tunec.compiler.lints.rule import Finding, rule
 

@@ -9,11 +9,7 @@ from tunec.compiler.lints.conditions import first_keys, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import packages
-from tunec.compiler.lints.facts.lora import (
-    MINICPM_FLAGS,
-    is_minicpm,
-    is_true,
-)
+from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm, is_true
 from tunec.compiler.lints.facts.model import sees
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 

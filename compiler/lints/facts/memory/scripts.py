@@ -307,10 +307,7 @@ def _number(document: Document, key: str, unsaid: int) -> int:
 
 _TEXT_SCRIPTS: Final[
     "tuple[tuple[re.Pattern[str], Callable[[Document], ScriptTask | None]], ...]"
-] = (
-    (_QLORA, _of_qlora),
-    (_FASTCHAT, _of_fastchat),
-)
+] = ((_QLORA, _of_qlora), (_FASTCHAT, _of_fastchat))
 """artidoro/qlora 00e5ad2 qlora.py `TrainingArguments`, `DataArguments`, `get_accelerate_model`,
 `find_all_linear_names`; lm-sys/FastChat 02d4581 fastchat/train/train_lora.py `LoraArguments`,
 `train`; zai-org/ChatGLM2-6B cb8e8b4 ptuning/arguments.py and main.py `main`."""
