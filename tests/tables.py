@@ -12,3 +12,16 @@ def table(test: str, name: str | None = None) -> Any:
     """The tables of a test module by name: `test_x.yaml` beside `test_x.py`, or another file."""
     file = Path(test).with_name(name) if name else Path(test).with_suffix(".yaml")
     return yaml.load(file.read_text("utf-8"), _LOADER)  # noqa: S506  safe, in C
+
+
+def rows(test: str, name: str) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """A table whose rows name the same fields, as `pytest.mark.parametrize` takes it."""
+    cases = table(test)[name]
+    return tuple(cases[0]), [tuple(case.values()) for case in cases]
+
+
+def tuples(value: Any) -> Any:
+    """A value with its lists as tuples, which YAML does not have."""
+    if isinstance(value, dict):
+        return {key: tuples(each) for key, each in value.items()}
+    return tuple(map(tuples, value)) if isinstance(value, list) else value

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.shell import FIVE, files_below
+from tests.tables import rows
 
 TUNEC = f'"{sys.executable}" -m tunec'
 
@@ -126,33 +127,7 @@ def test_hardware_that_cannot_be_is_unknown(tunec, name):
     assert f"no hardware is called `{name}`" in result.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("complie", "x"), "did you mean compile?"),
-        (("plan", FIVE, "--taget", "x"), "did you mean --target?"),
-        (("plan", FIVE, FIVE), "here\n"),
-        (("resume", "output/checkpoint-5", FIVE), "a file is given by --spec SPEC"),
-        (("report", FIVE, "report.html"), "a file is given by --output FILE"),
-        (("plan", FIVE, "--hardware", "p100-x1", "--hardware", "p100-x2"), "given twice"),
-        (("explain", "zero.stage"), "tunec explain SPEC zero.stage"),
-        (("explain", FIVE, "zero"), "zero has zero.stage, "),
-        (("init", "--model", "llama-3.1-9b"), "did you mean `llama-3.1-8b`"),
-        (("init", "--hardware", "a100-90g-x8"), "did you mean `a100-80g-x8`"),
-        (("fleet", FIVE, "-o", "x", "-j", "0"), "expected a whole number of at least 1, not '0'"),
-        (("lint", FIVE, "--baseline", "none.json"), "none.json: there is no such file"),
-        (("lint", FIVE, "--software", "deepspede=0.19"), "did you mean `deepspeed`?"),
-        (("lint", FIVE, "--hardware", "a100-90g-x8"), "did you mean `a100-80g-x8`"),
-        (("translate", ".", "--to", "deepspeed"), ". is a folder: name the files of one run"),
-        (("verify", FIVE, "--time-limit", "0"), "expected a number of seconds, not '0'"),
-        (("verify", FIVE, "--sources", "none"), "--sources needs a folder, and none is not one"),
-        (("rehearse", FIVE, "--ranks", "0"), "expected a whole number of at least 1, not '0'"),
-        (("explain", FIVE), "is a file, not a code; to explain a value, name a slot too"),
-        (("explain", FIVE, "ZERO.STAGE"), "did you mean zero.stage?"),
-        (("catalog", "model"), "did you mean `models`?"),
-        (("catalog", "devices", "p1000"), "did you mean `p100`"),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_wrong_usage_says_what_was_meant"))
 def test_wrong_usage_says_what_was_meant(tunec, arguments, said):
     result = tunec(*arguments)
     assert (result.code, result.out) == (2, "")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from planning import codes, decided, errors, pins_of, planned
+from tests.tables import rows
 
 import tunec
 from tunec.compiler.analyses import liger
@@ -17,24 +18,7 @@ A100, P100 = "a100-80g-x2", "p100-x1"
 # ── the loss, by software ────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("software", "path"),
-    [
-        ({}, "full"),
-        ({"trl": "0.12.2"}, "full"),
-        ({"trl": "1.4.0"}, "full"),
-        ({"trl": "1.6.0"}, "full"),
-        ({"trl": "1.7.1"}, "chunked"),
-        ({"trl": "1.14.2"}, "chunked"),
-        ({"trl": "1.16.0"}, "chunked"),
-        ({"liger-kernel": "0.8.0"}, "fused"),
-        ({"liger-kernel": "0.8.0", "trl": "1.14.2"}, "fused"),
-        ({"liger-kernel": "0.8.0", "trl": "1.15.0"}, "chunked"),
-        ({"liger-kernel": "0.8.0", "transformers": "4.46.3"}, "full"),
-        ({"liger-kernel": "0.8.0", "transformers": "4.44.2"}, "full"),
-        ({"liger-kernel": "0.8.0", "transformers": "4.51.3"}, "fused"),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_the_loss_follows_from_the_software"))
 def test_the_loss_follows_from_the_software(software, path):
     assert decided(software=software).loss.path == path
 

@@ -8,6 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
+from tests.tables import rows
 
 from tunec.compiler.frontend.compose import compose, spans_of
 from tunec.compiler.frontend.files import Layers, Read, read_layers
@@ -108,26 +109,7 @@ def test_what_must_be_given_is_given_later():
     assert [(each.id, each.primary.path) for each in found.faults] == [("E0213", "data.train")]
 
 
-@pytest.mark.parametrize(
-    ("below", "above", "expected"),
-    [
-        (
-            {"train": {"optimizer": "lion"}},
-            {"train": {"optimizer": {"weight_decay": 0.1}}},
-            {"train": {"optimizer": {"name": "lion", "weight_decay": 0.1}}},
-        ),
-        (
-            {"data": "a.jsonl"},
-            {"data": {"samples": 5}},
-            {"data": {"train": "a.jsonl", "samples": 5}},
-        ),
-        ({"data": "a.jsonl"}, {"data": {"train": "b.jsonl"}}, {"data": {"train": "b.jsonl"}}),
-        ({"data": "a.jsonl"}, {"data": "b.jsonl"}, {"data": "b.jsonl"}),
-        ({"data": {"train": "a.jsonl", "samples": 5}}, {"data": "b.jsonl"}, {"data": "b.jsonl"}),
-        ({"data": "???"}, {"data": {"samples": 5}}, {"data": {"samples": 5}}),
-        ({"model": "m"}, {"model": {"path": "n"}}, {"model": {"path": "n"}}),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_a_later_layer_adds_to_what_a_text_is_short_for"))
 def test_a_later_layer_adds_to_what_a_text_is_short_for(below, above, expected):
     found = composed(below, above)
     assert not found.faults
@@ -157,27 +139,7 @@ def _with_at(spec, path, value):
 # ── overrides ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("override", "expected"),
-    [
-        ("train.seed=1", {"train": {"seed": 1}}),
-        ("train.learning_rate=1e-4", {"train": {"learning_rate": 1e-4}}),
-        ("name=a=b", {"name": "a=b"}),
-        ("name=", {"name": None}),
-        ("name='5'", {"name": "5"}),
-        ("targets=[a, b]", {"targets": ["a", "b"]}),
-        ("data={train: x, packing: true}", {"data": {"train": "x", "packing": True}}),
-        ("pin.zero.stage=2", {"pin": {"zero.stage": 2}}),
-        (
-            "pin.zero.stage={value: 2, reason: x}",
-            {"pin": {"zero.stage": {"value": 2, "reason": "x"}}},
-        ),
-        ("allow.some-lint=why not", {"allow": {"some-lint": "why not"}}),
-        ("software.transformers='4.40'", {"software": {"transformers": "4.40"}}),
-        ("a.b.c=1", {"a": {"b": {"c": 1}}}),
-        ("pin={}", {"pin": {}}),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_an_override_on_nothing"))
 def test_an_override_on_nothing(override, expected):
     found = composed({}, overrides=(override,))
     assert not found.faults

@@ -7,11 +7,14 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from tunec.compiler.frontend import yaml_nodes
 from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, descend, place, plain, walk
 from tunec.compiler.frontend.parse import parse
 from tunec.schemas.source import text_of
+
+TABLES = table(__file__)
 
 LOADERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]
 
@@ -51,64 +54,7 @@ def codes(text, format="yaml"):
 
 # ── YAML as PyYAML reads it ──────────────────────────────────────────────────────────────────────
 
-SCALARS = [
-    "1",
-    "-1",
-    "+1",
-    "0",
-    "017",
-    "0o17",
-    "0x1F",
-    "0b11",
-    "1_000",
-    "1:30",
-    "190:20:30",
-    "1.5",
-    "1e3",
-    "1e-4",
-    "1.0e-4",
-    "1.0e+4",
-    "5e8",
-    ".5",
-    "5.",
-    ".inf",
-    "-.INF",
-    ".nan",
-    "~",
-    "null",
-    "Null",
-    "true",
-    "True",
-    "yes",
-    "Yes",
-    "on",
-    "off",
-    "No",
-    "y",
-    "n",
-    "=",
-    "<<",
-    "2024-01-01",
-    "2024-01-01T10:00:00Z",
-    "abc",
-    "1.2.3",
-    "'x'",
-    '"y\\n"',
-    "a#b",
-    "a:b",
-    "-x",
-    "?x",
-    "+12e03",
-    "-2E+05",
-    "685.230_15e+03",
-    "12e-3",
-    "0.",
-    "-0",
-    "+.5",
-    "0x_1",
-    "08",
-    "1e",
-]
+SCALARS = TABLES["SCALARS"]
 
 
 @pytest.mark.parametrize("text", SCALARS)

@@ -5,12 +5,15 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import rows, table, tuples
 
 from tunec.compiler.frontend.nodes import plain, walk
 from tunec.compiler.frontend.shell_flags import Unknown
 from tunec.compiler.frontend.shell_nodes import ShellDocument, looks_like_shell, read_script
 from tunec.compiler.frontend.text import MAX_BYTES
 from tunec.schemas.source import text_of
+
+TABLES = table(__file__)
 
 QUOTING = set("$`'\"\\+")
 """Characters that make a word differ from what it is written as; `A+=x` adds to what `A` holds."""
@@ -33,85 +36,17 @@ def launcher(text: str):
 # ── words ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ("--bf16 True", {"bf16": True}),
-        ("--bf16 false --tf32=TRUE", {"bf16": False, "tf32": True}),
-        ("--lr 1e-5 --steps 10 --name 010x", {"lr": 1e-5, "steps": 10, "name": "010x"}),
-        ("--max_steps -1 --x -.5", {"max_steps": -1, "x": -0.5}),
-        ("--flag --other", {"flag": True, "other": True}),
-        ("--no_tf32", {"tf32": False}),
-        ("--no_cuda", {"no_cuda": True}),
-        ("--per-device-train-batch-size 4", {"per_device_train_batch_size": 4}),
-        ("--report_to wandb tensorboard", {"report_to": ["wandb", "tensorboard"]}),
-        ("--a 1 --a 2", {"a": 2}),
-        ("--run_name 'a b' --x \"c d\"", {"run_name": "a b", "x": "c d"}),
-        (r"--run_name a\ b", {"run_name": "a b"}),
-        ('--x ""', {"x": ""}),
-        ("--x a=b", {"x": "a=b"}),
-        ("--deepspeed ds.json", {"deepspeed": "ds.json"}),
-        ("--a 1 \\\n   --b 2", {"a": 1, "b": 2}),
-        ("--a 1 2>&1 | tee log.txt", {"a": 1}),
-        ("--a 1 > log 2>err &", {"a": 1}),
-        ("--a 1 # --b 2", {"a": 1}),
-        ("--a 1#2", {"a": "1#2"}),
-        ('--a 1 "$@"', {"a": 1}),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_flags_are_typed_by_how_they_look"))
 def test_flags_are_typed_by_how_they_look(written, read):
     assert flags(f"python train.py {written}\n") == read
 
 
-@pytest.mark.parametrize(
-    ("before", "written", "value"),
-    [
-        ("LR=1e-5", "$LR", 1e-5),
-        ("LR='1e-5'", "${LR}", 1e-5),
-        ("A=x\nB=${A}/y", "$B/z", "x/y/z"),
-        ("export A=3", "$A", 3),
-        ("A=1\nA=2", "$A", 2),
-        ("A=1\nA+=2", "$A", 12),
-        ("", "${N:-8}", 8),
-        ("N=4", "${N:-8}", 4),
-        ("M=4", "${N:-$M}", 4),
-        ("A=(x y z)", "${A[1]}", "y"),
-        ("if true; then A=1; else A=1; fi", "$A", 1),
-        ("for A in 7; do :; done; A=8", "$A", 8),
-        ("", "$((2 * 4))", 8),
-        ("B=16\nG=${G:-8}\nA=$((B / 4 / G))", "$A", 0),
-        ("N=2", "$(( ($N + 1) * ${N} - 1 ))", 5),
-        ("N=7", "$((-N / 2 % 4))", -3),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_variables_with_literal_values_are_put_in"))
 def test_variables_with_literal_values_are_put_in(before, written, value):
     assert flags(f"{before}\npython train.py --x {written}\n") == {"x": value}
 
 
-@pytest.mark.parametrize(
-    ("before", "written"),
-    [
-        ("", "$N"),
-        ("", "${N}"),
-        ("N=$(nproc)", "$N"),
-        ("", "`nproc`"),
-        ("", "$((N * 4))"),
-        ("N=$(nproc)", "$((N / 2))"),
-        ("N=2", "$((N << 2))"),
-        ("N=0", "$((4 / N))"),
-        ("", "$((1 +))"),
-        ("", "out-$(date)"),
-        ("A=abc", "${A%c}"),
-        ("A=(x y)", "${#A[@]}"),
-        ("if [ $X ]; then A=1; else A=2; fi", "$A"),
-        ("A=0\nif [ $X ]; then A=1; fi", "$A"),
-        ("A=0\n[ -z $X ] && A=1", "$A"),
-        ("A=0\nfalse || A=1", "$A"),
-        ("A=1\nread A", "$A"),
-        ("A=1\nunset A", "$A"),
-        ("", "$1"),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_what_only_running_would_tell_is_never_guessed"))
 def test_what_only_running_would_tell_is_never_guessed(before, written):
     (found,) = documents(f"{before}\npython train.py --x {written} --y 1\n", "flags")
     assert isinstance(found.node.child("x").value, Unknown)
@@ -149,54 +84,13 @@ def test_places_of_divided_words_are_in_the_assignment():
 # ── launchers ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("command", "found"),
-    [
-        ("deepspeed --num_gpus 8 t.py", {"launcher": "deepspeed", "nodes": 1, "per_node": 8}),
-        ("deepspeed --num_nodes=2 --num_gpus=4 t.py", {"nodes": 2, "per_node": 4}),
-        ("deepspeed --include localhost:0,2 t.py", {"include": ["0", "2"], "per_node": 2}),
-        ("deepspeed --exclude=worker-1:0 t.py", {"exclude_filter": "worker-1:0"}),
-        (
-            "deepspeed -H hosts --master_port 29501 t.py",
-            {"hostfile": "hosts", "master_port": 29501},
-        ),
-        ("torchrun --nproc_per_node=8 --nnodes 2 t.py", {"nodes": 2, "per_node": 8}),
-        ("torchrun --nproc-per-node gpu t.py", {"launcher": "torchrun"}),
-        ("python -m torch.distributed.run --nproc_per_node 2 t.py", {"launcher": "torchrun"}),
-        ("python3 -m torch.distributed.launch --use_env --nproc_per_node 2 t.py", {"per_node": 2}),
-        ("accelerate launch --num_processes 4 --multi_gpu t.py", {"processes": 4}),
-        ("accelerate launch -m axolotl.cli.train x.yml", {"launcher": "accelerate"}),
-        ("nohup torchrun --nproc_per_node 2 t.py &", {"launcher": "torchrun"}),
-        ("cd x && uv run torchrun --nproc_per_node 2 t.py", {"launcher": "torchrun"}),
-        ("eval torchrun --nproc_per_node 2 t.py", {"per_node": 2}),
-        ('bash -c "torchrun --nproc_per_node 2 t.py"', {"per_node": 2}),
-        ("trl sft --config c.yaml", {"launcher": "trl"}),
-        ("llamafactory-cli train x.yaml", {"launcher": "llamafactory"}),
-        ("axolotl train x.yml", {"launcher": "axolotl"}),
-        ("simpletuner train", {"launcher": "simpletuner"}),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_launching_commands_are_found"))
 def test_launching_commands_are_found(command, found):
     said = launcher(f"{command}\n")
     assert {key: said.get(key) for key in found} == found
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "# deepspeed --num_gpus 8 t.py\n",
-        "echo deepspeed t.py\n",
-        "pip install deepspeed torchrun\n",
-        "uv pip install deepspeed accelerate\n",
-        "sudo pip install deepspeed accelerate\n",
-        "conda install -y deepspeed accelerate\n",
-        "cat <<EOF > x\ndeepspeed t.py\nEOF\n",
-        "case $X in\n  deepspeed) echo;;\nesac\n",
-        "python -c 'print(1)'\n",
-        "accelerate config\n",
-        "axolotl fetch examples\n",
-    ],
-)
+@pytest.mark.parametrize("text", TABLES["test_nothing_else_is_taken_for_one"])
 def test_nothing_else_is_taken_for_one(text):
     assert documents(text, "launcher") == []
 
@@ -258,25 +152,10 @@ def test_dialect_is_known_by_its_flags(command, dialect):
     assert found.dialect == dialect
 
 
-@pytest.mark.parametrize(
-    ("command", "references"),
-    [
-        ("python t.py --deepspeed ds.json", [(("deepspeed",), "ds.json", "deepspeed")]),
-        ("python t.py --deepspeed_config d.json", [(("deepspeed_config",), "d.json", "deepspeed")]),
-        ("trl sft --config c.yaml", [(("config",), "c.yaml", "trl")]),
-        ("axolotl train c.yml --debug", [((), "c.yml", "axolotl")]),
-        ("accelerate launch -m axolotl.cli.train c.yml", [((), "c.yml", "axolotl")]),
-        ("llamafactory-cli train c.yaml a=1", [((), "c.yaml", "llamafactory")]),
-        ("python t.py args.json", [((), "args.json", "huggingface")]),
-        (
-            "accelerate launch --config_file a.yaml t.py",
-            [(("flags", "config_file"), "a.yaml", "accelerate")],
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(*rows(__file__, "test_named_files_are_references"))
 def test_named_files_are_references(command, references):
     found = [each for one in read_script(command, "t.sh") for each in one.references]
-    assert [(each.path, each.file, each.reader) for each in found] == references
+    assert [(each.path, each.file, each.reader) for each in found] == [*tuples(references)]
 
 
 def test_overrides_of_llamafactory_are_flags():

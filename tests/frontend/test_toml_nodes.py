@@ -5,6 +5,7 @@ import tomllib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import rows
 
 from tunec.compiler.frontend.nodes import Node, plain, walk
 from tunec.compiler.frontend.text import Origin
@@ -68,22 +69,7 @@ def test_values_are_those_of_tomllib():
     assert plain(read(TEXT)) == tomllib.loads(TEXT)
 
 
-@pytest.mark.parametrize(
-    ("path", "key", "value"),
-    [
-        (("model_type",), "model_type", '"lora"'),
-        (("quoted key",), '"quoted key"', r"'C:\path'"),
-        (("learning_rate",), "learning_rate", "1e-4"),
-        (("max_train_steps",), "max_train_steps", "10_000"),
-        (("validation",), "validation", "false"),
-        (("aspect", "crop"), "crop", '{ style = "center", sizes = [1, 2] }'),
-        (("aspect", "crop", "style"), "style", '"center"'),
-        (("lora", "rank"), "rank", "0x10"),
-        (("lora", "extra", "text"), "text", r'"a \"quote\" # no comment"'),
-        (("data", 1, "id"), "id", '"two"'),
-        (("data", 0, "cache", "dir"), "dir", '"a"'),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_places_are_where_the_text_has_them"))
 def test_places_are_where_the_text_has_them(path, key, value):
     node = at(read(TEXT), *path)
     assert (cut(node, key=True), cut(node)) == (key, value)

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 from tests.lints.lint_asking import lint
+from tests.tables import table
 
 import tunec
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.lint import lint_texts
 from tunec.targets.registry import TARGETS
+
+TABLES = table(__file__)
 
 DS = '{\n  "train_micro_batch_size_per_gpu": "auto",\n  "bf16": {"enabled": "auto"}\n}\n'
 READABLE = TARGETS.readable()
@@ -85,22 +88,7 @@ def test_a_value_that_only_the_shell_knows_is_unknown() -> None:
     assert not run.effective("trainer", "learning_rate").known
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "null",
-        "{",
-        '{"zero_optimization": []}',
-        '{"zero_optimization": {"stage": {}}, "train_batch_size": [1]}',
-        '{"train_batch_size": 1e400, "train_micro_batch_size_per_gpu": -1}',
-        "bf16: {a: b}\noutput_dir: []\noptim: {}\nsave_steps: .nan\n",
-        "deepspeed_config: 3\ndistributed_type: []\n",
-        "\x00\x01",
-        "load_best_model_at_end: true\noutput_dir: o\neval_strategy: steps\neval_steps: 0\n",
-    ],
-)
+@pytest.mark.parametrize("text", TABLES["test_no_content_raises"])
 def test_no_content_raises(text: str) -> None:
     for name in ("a.json", "a.yaml", "a.toml", "a.sh", "a"):
         lint_texts({name: text}, READABLE, Environment(world=2))

@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 from tests.lints.lint_asking import Answer, lint
+from tests.tables import rows, table
 
 from tunec.compiler.lints.requirement_files import rank_of, stated
 from tunec.compiler.releases import Releases
+
+TABLES = table(__file__)
 
 ARGUMENTS = """\
 output_dir: out
@@ -32,33 +35,7 @@ def told(answer: Answer) -> list[tuple[str, str]]:
     ]
 
 
-FORMS = {
-    "requirements.txt": ("torch\n--hash-less\ntransformers==4.57.1  # newest\n", 3),
-    "requirements_train.txt": ("transformers[torch]==4.57.1; python_version > '3.8'\n", 1),
-    "pyproject.toml": (
-        '[project]\nname = "x"\ndependencies = [\n  "transformers==4.57.1",\n]\n',
-        4,
-    ),
-    "uv.lock": ('version = 1\n\n[[package]]\nname = "transformers"\nversion = "4.57.1"\n', 4),
-    "poetry.lock": (
-        '[[package]]\nname = "transformers"\nversion = "4.57.1"\noptional = false\n',
-        2,
-    ),
-    "setup.py": (
-        "from setuptools import setup\nsetup(install_requires=['transformers==4.57.1'])\n",
-        2,
-    ),
-    "setup.cfg": ("[options]\ninstall_requires =\n    torch\n    transformers==4.57.1\n", 4),
-    "environment.yml": (
-        "dependencies:\n  - python=3.11\n  - pip:\n    - transformers==4.57.1\n",
-        4,
-    ),
-    "Dockerfile": (
-        "FROM x\nRUN pip install -U torch \\\n    'transformers==4.57.1' && echo done\n",
-        3,
-    ),
-    "README.md": ("# A\n\n```bash\npip install transformers==4.57.1 peft\n```\n", 4),
-}
+FORMS = TABLES["FORMS"]
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -188,42 +165,14 @@ def test_a_program_in_its_own_repository_has_its_own_release(tmp_path: Path) -> 
     assert "transformers 4.44.0.dev0 (setup.py:1)" in asked(tmp_path, {"setup.py": text}).err
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("pyproject.toml", "[project\ndependencies = ['transformers==5.0.0']"),
-        ("setup.py", "setup(install_requires=['transformers==5.0.0'"),
-        ("setup.cfg", "install_requires = transformers==5.0.0"),
-        ("requirements.txt", "transformers==\ntransformers=5\ntransformers==five.0\n\x00"),
-        ("requirements.txt", "transformers==5.0.0; sys_platform == 'win32'\n"),
-        ("requirements-dev.txt", "transformers==5.0.0\n"),
-        ("pyproject.toml", "[project.optional-dependencies]\ntest = ['transformers==5.0.0']\n"),
-        ("pyproject.toml", "[project.optional-dependencies]\nserving = ['transformers==5.0.0']\n"),
-        ("README.md", "transformers==5.0.0 was used\n"),
-        ("README.md", "  = help: pip install transformers==5.0.0\n"),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_what_requires_nothing_is_passed_over"))
 def test_what_requires_nothing_is_passed_over(name: str, text: str, tmp_path: Path) -> None:
     answer = asked(tmp_path, {name: text})
     assert [severity for severity, _ in told(answer)] == ["note"]
     assert "releases:" not in answer.err
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("pyproject.toml", '[tool.poetry.dependencies]\ntrl = "^0.9.6"\n', ">=0.9.6,<0.10"),
-        ("pyproject.toml", '[tool.poetry.dependencies]\ntrl = {version = "~0.9"}\n', ">=0.9,<0.10"),
-        ("pyproject.toml", '[tool.poetry.dependencies]\ntrl = "^1.2"\n', ">=1.2,<2"),
-        ("pyproject.toml", '[tool.poetry.dependencies]\ntrl = "1.2.0"\n', "==1.2.0"),
-        ("environment.yaml", "dependencies:\n  - conda-forge::trl=0.9=py39_0\n", "==0.9.*"),
-        ("requirements.txt", "trl @ git+https://github.com/huggingface/trl@v0.9.6\n", "==0.9.6"),
-        ("requirements.txt", "trl @ git+https://github.com/huggingface/trl@4f3c2a1b9d\n", ""),
-        ("requirements.txt", "git+https://github.com/huggingface/trl.git@4f3c2a1b9d#egg=trl\n", ""),
-        ("train.sh", "pip install git+https://github.com/huggingface/trl.git@4f3c2a1b9d\n", ""),
-        ("requirements.txt", "trl (>=0.9, <0.12)\n", ">=0.9,<0.12"),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_the_words_of_each_tool"))
 def test_the_words_of_each_tool(name: str, text: str, expected: str) -> None:
     assert rank_of(name) is not None
     (found,) = stated(name, text)

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 from tests.lints.lint_asking import Answer, lint
+from tests.tables import table
 
 from tunec.compiler.frontend.nodes import plain
 from tunec.compiler.lints.formats import parse_text
 from tunec.compiler.lints.lint import lint_files, lint_texts
 from tunec.schemas.source import text_of
 from tunec.targets.registry import REGISTRY
+
+TABLES = table(__file__)
 
 TARGETS = REGISTRY.readable()
 BOTH = (
@@ -35,98 +38,7 @@ def _documents(text: str) -> dict[str, Any]:
 # ── what a value comes to: asked of Python itself ────────────────────────────────────────────────
 
 _HEAD = "import os, torch\nimport transformers\nfrom transformers import TrainingArguments\n"
-VALUES = {
-    "literals": "TrainingArguments(output_dir='o', bf16=True, seed=-3, fsdp=None)",
-    "first word": "TrainingArguments('out', seed=1)",
-    "constants": "LR = 2e-4\nTrainingArguments(learning_rate=LR)",
-    "constants of constants": "A = 2\nB = A * 4\nTrainingArguments(max_steps=B * A + 1)",
-    "local constants": "def f():\n    s = 3\n    TrainingArguments(seed=s)\nf()",
-    "pairs": "a, b = 1, 2.5\nTrainingArguments(seed=a, weight_decay=b)",
-    "arithmetic": "TrainingArguments(max_steps=128 // 3, x=3e-4 / 2, seed=2**5, y=7 % 4)",
-    "texts": "N = 'a'\nTrainingArguments(output_dir='x/' + N, run_name=f'{N}-{1 + 1}-run')",
-    "joined": "TrainingArguments(output_dir=os.path.join('a', 'b', 'c'))",
-    "a mapping": "C = {'bf16': True, 'seed': 3}\nTrainingArguments('o', **C)",
-    "dict()": "C = dict(bf16=True, **{'seed': 1})\nTrainingArguments(**C, output_dir='o')",
-    "its items": "C = {'x': 1e-5, 's': [1, 2]}\nTrainingArguments(x=C['x'], seed=C['s'][1])",
-    "nested": "TrainingArguments(deepspeed={'zero_optimization': {'stage': 2}, 'a': [1, 'b']})",
-    "tuples": "TrainingArguments(report_to=('wandb',), betas=(0.9, 0.95))",
-    "a class": "class C:\n    lr = 1e-5\nTrainingArguments(learning_rate=C.lr)",
-    "an object": "class C:\n    lr = 1e-5\nc = C()\nTrainingArguments(learning_rate=c.lr)",
-    "chosen": "D = True\nTrainingArguments(seed=1 if D else 2, bf16=not D)",
-    "under its module": "transformers.TrainingArguments(seed=5)",
-    "a class by another name": "T = transformers\nTrainingArguments(seed=5)",
-    "later": "a = TrainingArguments(seed=5, bf16=False)\na.bf16 = True",
-    "set by name": "a = TrainingArguments(seed=5, bf16=False)\nsetattr(a, 'bf16', True)",
-    "changed before": "C = {'seed': 1}\nC['seed'] = 2\nTrainingArguments(max_steps=3, **C)",
-    "updated before": "C = {'seed': 1}\nC.update(seed=2)\nTrainingArguments(max_steps=3, **C)",
-    "given twice": "s = 1\ns = 2\nTrainingArguments(seed=s)",
-    "counted": "s = 1\ns += 1\nTrainingArguments(seed=s)",
-    "by a loop": "for s in (4, 5):\n    pass\nTrainingArguments(seed=s)",
-    "by global": "s = 1\ndef f():\n    global s\n    s = 2\nf()\nTrainingArguments(seed=s)",
-    "by a parameter": "s = 1\ndef f(s):\n    TrainingArguments(seed=s)\nf(9)",
-    "by exec": "s = 1\nexec('s = 2')\nTrainingArguments(seed=s)",
-    "given to a function": (
-        "C = {'seed': 1}\ndef f(c):\n    c['seed'] = 2\nf(C)\nTrainingArguments(max_steps=3, **C)"
-    ),
-    "a class that is set": "class C:\n    lr = 1e-5\nC.lr = 2\nTrainingArguments(x=C.lr)",
-    "handed on": "def f():\n    return dict(seed=3)\nTrainingArguments('o', **f())",
-    "handed on with words": (
-        "def f(lr, *, half=True, **others):\n    d = {'bf16': half, 'learning_rate': lr}\n"
-        "    d['seed'] = 4\n    d.update(others, max_steps=5)\n    return d\n"
-        "TrainingArguments('o', **f(1e-4, half=False, run_name='x'))"
-    ),
-    "handed on with its own words": (
-        "seed = 1\ndef f(seed, more=seed):\n    return {'seed': seed, 'max_steps': more}\n"
-        "TrainingArguments('o', **f(seed + 1))"
-    ),
-    "handed on twice": (
-        "def g(x):\n    return {'seed': x}\ndef f(x):\n    return {**g(x * 2), 'a': x}\n"
-        "TrainingArguments('o', **f(3))"
-    ),
-    "handed on by one of two": (
-        "def f(x):\n    if x:\n        return dict(seed=1)\n    return dict(seed=2)\n"
-        "TrainingArguments('o', **f(0))"
-    ),
-    "a parameter that is set": "def f(x):\n    x = 2\n    return x\nTrainingArguments(seed=f(1))",
-    "itself": "def f(x):\n    return x if x < 2 else f(x - 1)\nTrainingArguments(seed=f(5))",
-    "merged": "A = {'seed': 1}\nTrainingArguments(**(A | {'max_steps': 2}))",
-    "got": "C = {'s': 1}\nTrainingArguments(seed=C.get('s'), x=C.get('y', 2), z=C.get('z'))",
-    "set in one branch": (
-        "import sys\nC = {'seed': 1}\nif sys.argv:\n    C['seed'] = 2\nTrainingArguments('o', **C)"
-    ),
-    "set when it is main": (
-        "C = {'seed': 1}\nif __name__ == '__main__':\n    C['seed'] = 2\n"
-        "TrainingArguments('o', **C)"
-    ),
-    "set afterwards": "C = {'seed': 1}\nTrainingArguments('o', **C)\nC['seed'] = 2",
-    "set in a function": (
-        "C = {'seed': 1}\ndef f():\n    C['seed'] = 2\nf()\nTrainingArguments('o', **C)"
-    ),
-    "set by an unknown word": "C = {'seed': 1}\nC[str('seed')] = 2\nTrainingArguments('o', **C)",
-    "two of one name": (
-        "def f():\n    C = {'seed': 1}\n    C['seed'] = 3\n    return C\nC = {'seed': 2}\nf()\n"
-        "TrainingArguments('o', **C)"
-    ),
-    "made by a function": (
-        "def f(out, **o):\n    return TrainingArguments(output_dir=out, bf16=True, **o)\n"
-        "f('x', seed=3)"
-    ),
-    "made under a name": (
-        "def f(seed, lr=1e-4):\n"
-        "    a = TrainingArguments(seed=seed, learning_rate=lr)\n    return a\n"
-        "a = f(4)"
-    ),
-    "a copy": (
-        "import dataclasses\na = TrainingArguments(seed=1, bf16=True)\n"
-        "b = dataclasses.replace(a, seed=2)"
-    ),
-    "an heir": "class Mine(TrainingArguments):\n    pass\nMine('o', seed=2)",
-    "heirs of each other": (
-        "def f():\n    class AConfig(BConfig): pass\n    class BConfig(AConfig): pass\n"
-        "    AConfig(); BConfig()\nTrainingArguments(seed=1)"
-    ),
-    "no number": "TrainingArguments(seed=len('abc'), z=1 << 3, x=[*range(2)], y=1 / 3 or 2)",
-}
+VALUES = TABLES["VALUES"]
 
 
 @pytest.mark.parametrize("name", VALUES)

@@ -1,6 +1,7 @@
 """Rules that are rows: conditions on what is written, and what their rows find."""
 
 import pytest
+from tests.tables import rows
 
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.conditions import parse
@@ -36,21 +37,7 @@ def _found(row: Row, run: LintContext) -> list[Finding]:
     return list(found((row,), run))
 
 
-@pytest.mark.parametrize(
-    ("condition", "held", "not_held"),
-    [
-        ("key", (1, "a", True), (0, "", None, False)),
-        ("key?", (0, None, "a"), ()),
-        ("key{}", ({"a": 1},), ({}, True, "a", None)),
-        ("key=1|auto", (1, "1", "auto"), (2, "Auto", None)),
-        ("key=true", (True,), ("true", 1, False)),
-        ("key!=1", (2, "a"), (1, None)),
-        ("key~mpt", ("mosaicml/MPT-7b",), ("llama", None)),
-        ("key~=lamb|sum", ("Lamb", "SUM"), ("lambda", "onebitlamb", None)),
-        ("key>1", (2, 1.5), (1, True, "2", None)),
-        ("key<=0", (0, -1), (1, False, None)),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_a_condition_tests_a_value"))
 def test_a_condition_tests_a_value(
     condition: str, held: tuple[object, ...], not_held: tuple[object, ...]
 ) -> None:

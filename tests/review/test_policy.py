@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from tests.tables import rows
 
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_text
@@ -53,48 +54,13 @@ def test_measures_are_of_every_plan(judged):
     assert judged(at_peak) == ()
 
 
-@pytest.mark.parametrize(
-    ("condition", "holds"),
-    [
-        ("batch.global: 64", True),
-        ("batch.global: 32", False),
-        ("batch.global: [32, 64]", True),
-        ("batch.global: {from: 64, to: 512}", True),
-        ("batch.global: {from: 65}", False),
-        ("batch.global: {not: 64}", False),
-        ("batch.global: {not: [32, 128]}", True),
-        ("batch.global: true", False),
-        ("precision.compute: bf16", True),
-        ("precision.compute: {not: bf16}", False),
-        ("adapter.dora: false", True),
-        ("adapter.dora: 0", False),
-        ("devices.memory: {to: 24GiB}", True),
-        ("devices.memory: {to: 20GiB}", False),
-        ("memory.headroom_share: {from: 99%}", False),
-        ("adapter.rank: {from: 8, to: 32}", True),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_condition"))
 def test_condition(judged, condition, holds):
     found = judged(f"require: {{{condition}}}")
     assert (found == ()) == holds, found
 
 
-@pytest.mark.parametrize(
-    ("where", "meant"),
-    [
-        ("{clusters: g5.*}", True),
-        ("{clusters: [p4d.*, g5.12*]}", True),
-        ("{clusters: p4d.*}", False),
-        ("{specs: invoices}", True),
-        ("{specs: other}", False),
-        ("{labels: {cloud: aws}}", True),
-        ("{labels: {cloud: gcp}}", False),
-        ("{labels: {team: '*?'}}", False),
-        ("{plan: {precision.compute: bf16}}", True),
-        ("{plan: {precision.compute: fp16}}", False),
-        ("{clusters: g5.*, plan: {precision.compute: fp16}}", False),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_on"))
 def test_on(judged, where, meant):
     assert bool(judged(f"on: {where}\nrequire: {{batch.global: 1}}")) == meant
 

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 from pydantic import ValidationError
+from tests.tables import table
 
 from tunec.schemas import entries
 from tunec.schemas.caches import clear
@@ -15,6 +16,8 @@ from tunec.schemas.hardware.catalogue import UnknownName, cluster, device
 from tunec.schemas.hardware.profile import Accelerators, Cluster, Device, Node, unsourced
 from tunec.schemas.hardware.silicon import Dtype
 from tunec.schemas.units import GIB
+
+TABLES = table(__file__)
 
 DEVICES = catalogue.device_names()
 CLUSTERS = catalogue.cluster_names()
@@ -26,41 +29,7 @@ UNPUBLISHED = {"ascend-910b"}
 # Blackwell Ultra gave its integer units away.
 FEW_INTEGERS = {"b300", "gb300"}
 
-PEOPLE_SAY = {
-    "NVIDIA B300 SXM6 AC": "b300",
-    "NVIDIA RTX PRO 6000 Blackwell Workstation Edition": "rtx-pro-6000",
-    "rtx-pro-server-6000": "rtx-pro-6000-server",
-    "RTX 5070 Ti": "rtx-5070-ti",
-    "5080": "rtx-5080",
-    "AMD Instinct MI355X": "mi355x",
-    "dgx-spark": "gb10",
-    "NVIDIA GB10": "gb10",
-    "p100": "p100-pcie-16g",
-    "P100-16GB": "p100-pcie-16g",
-    "Tesla P100-PCIE-16GB": "p100-pcie-16g",
-    "v100": "v100-sxm2-16g",
-    "v100-32g": "v100-sxm2-32g",
-    "V100 32GB": "v100-sxm2-32g",
-    "1080ti": "gtx-1080-ti",
-    "GTX 1080 Ti": "gtx-1080-ti",
-    "NVIDIA GeForce GTX 1080 Ti": "gtx-1080-ti",
-    "titan rtx": "titan-rtx",
-    "a6000": "rtx-a6000",
-    "3090": "rtx-3090",
-    "4090": "rtx-4090",
-    "a100": "a100-sxm4-80g",
-    "a100-40g": "a100-sxm4-40g",
-    "a100-80g": "a100-sxm4-80g",
-    "A100-80GB": "a100-sxm4-80g",
-    "NVIDIA A100-SXM4-80GB": "a100-sxm4-80g",
-    "NVIDIA A100 80GB PCIe": "a100-pcie-80g",
-    "h100": "h100-sxm",
-    "NVIDIA H100 80GB HBM3": "h100-sxm",
-    "mi250x-gcd": "mi250x",
-    "AMD Instinct MI300X": "mi300x",
-    "gaudi-2": "gaudi2",
-    "910b": "ascend-910b",
-}
+PEOPLE_SAY = TABLES["PEOPLE_SAY"]
 
 
 def mapping(name: str, kind: str = "devices") -> dict[str, Any]:

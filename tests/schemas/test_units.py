@@ -1,6 +1,7 @@
 """Quantities and paths as they are written: without its unit a number is refused."""
 
 import pytest
+from tests.tables import rows
 
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_mapping, load_text
@@ -52,22 +53,8 @@ def test_units_are_read():
     assert plan(loaded).plan is not None
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "meant"),
-    [
-        ("host", "64", "64GiB"),
-        ("host", "65536000", "65536000KiB"),
-        ("host", "64.5", "64.5GiB"),
-        ("device", "23034", "23034MiB"),
-        ("device", "22G", "22GiB"),
-        ("budget", "{gpu_memory: 20}", "20GiB"),
-        ("budget", "{gpu_memory: 20.5}", "20.5GiB"),
-        ("budget", "{host_memory: 65536}", "65536MiB"),
-        ("sequence", "2k", "2048"),
-        ("sequence", "128k tokens", "131072"),
-    ],
-)
-def test_a_number_without_its_unit_is_refused_with_what_was_meant(field, value, meant):
+@pytest.mark.parametrize(*rows(__file__, "test_a_number_without_its_unit_is_refused"))
+def test_a_number_without_its_unit_is_refused(field, value, meant):
     _, (found,) = faults(**{field: value})
     assert found.id == "E0306"
     assert f"write `{meant}`" in found.help

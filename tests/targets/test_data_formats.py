@@ -7,6 +7,7 @@ Axolotl 0.19.0 and LLaMA-Factory 0.9.5 loaded a file of each format by what is w
 import pytest
 import yaml
 from tests.small_spec import SPEC
+from tests.tables import rows
 
 import tunec
 
@@ -24,23 +25,7 @@ def written(target: str, form: str | None, file: str):
     return next(each for each in made.artifacts[target] if each.name == file).values
 
 
-@pytest.mark.parametrize(
-    ("form", "told"),
-    [
-        (None, {"type": "chat_template"}),
-        ("messages", {"type": "chat_template"}),
-        (
-            "sharegpt",
-            {
-                "type": "chat_template",
-                "field_messages": "conversations",
-                "message_property_mappings": {"role": "from", "content": "value"},
-            },
-        ),
-        ("alpaca", {"type": "alpaca"}),
-        ("text", {"type": "completion", "field": "text"}),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_axolotl_is_told_how_prompts_are_made"))
 def test_axolotl_is_told_how_prompts_are_made(form, told):
     (said,) = written("axolotl", form, "axolotl.yaml")["datasets"]
     assert {key: each for key, each in said.items() if key not in ("path", "split")} == told

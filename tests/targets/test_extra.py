@@ -4,6 +4,7 @@ import json
 
 import pytest
 import yaml
+from tests.tables import rows
 
 import tunec
 from tunec.compiler.ir.extra import Extra, extras, written
@@ -86,46 +87,7 @@ def test_what_is_written_is_read_back():
     ]
 
 
-@pytest.mark.parametrize(
-    ("extra", "target", "message", "help", "at"),
-    [
-        (
-            "{trl: {learning_rate: 1}}",
-            "trl",
-            "tunec decides this key of sft.yaml by optimizer.learning_rate",
-            "set it with `pin.optimizer.learning_rate`",
-            "learning_rate: 1",
-        ),
-        (
-            "{trl: {dataset_num_procs: 8}}",
-            "trl",
-            "sft.yaml and ds_config.json of this release have no `dataset_num_procs`",
-            "did you mean `dataset_num_proc`?",
-            "dataset_num_procs: 8",
-        ),
-        (
-            "{deepspeed: {flops_profiler: {enabld: true}}}",
-            "huggingface",
-            "ds_config.json of this release has no `flops_profiler.enabld`",
-            "did you mean `enabled`?",
-            "enabld: true",
-        ),
-        (
-            "{deepspeed: {zero_optimization: {stage: 3}}}",
-            "deepspeed",
-            "tunec decides this key of ds_config.json by zero.stage",
-            "set it with `pin.zero.stage`",
-            "stage: 3",
-        ),
-        (
-            "{trl: {packing_strategy: 5}}",
-            "trl",
-            "sft.yaml is not valid for its reader: 5 is not of type",
-            None,
-            "packing_strategy: 5",
-        ),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_a_key_is_refused_where_it_stands"))
 def test_a_key_is_refused_where_it_stands(extra, target, message, help, at):
     result = compiled(extra, target)
     (fault,) = [each for each in result.diagnostics if each.severity == "error"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 from tests.source_packages import source_package
+from tests.tables import rows, tuples
 
 import tunec.schemas
 from tunec.compiler.frontend.nodes import Node, plain
@@ -161,75 +162,11 @@ def slots(target: Target, document: dict[str, Any], release: str) -> dict[str, A
     return {each.slot: each.value for each in sorted(found, key=lambda each: each.rank)}
 
 
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
-        ({}, {"batch.micro": 1, "schedule.keep_checkpoints": 4, "data.sequence": 512}),
-        (
-            {"gradient_accumulation_steps": None, "batch_size": 8, "micro_batch_size": 2},
-            {"batch.accumulation": 4},
-        ),
-        ({"learning_rate": "2e-4"}, {"optimizer.learning_rate": 2e-4}),
-        (
-            {"adapter": "qlora", "load_in_4bit": True},
-            {"adapter.kind": "lora", "quantization.format": "nf4"},
-        ),
-        ({"bf16": True}, {"precision.compute": "bf16", "states.autocast": True}),
-        (
-            {"bf16": True, "deepspeed": "x.json"},
-            {"states.autocast": False, "parallel.engine": "deepspeed"},
-        ),
-        (
-            {"bf16": False, "fp16": True},
-            {"precision.compute": "fp16", "precision.loss_scaling": "dynamic"},
-        ),
-        ({"bf16": False, "fp16": False}, {"precision.compute": "fp32"}),
-        ({"sample_packing": True}, {"data.packing": True}),
-        ({"flash_attention": True}, {"attention.implementation": "flash_attention_2"}),
-        ({"warmup_steps": 1}, {"schedule.warmup_steps": 2}),
-        ({"warmup_ratio": 0.1}, {"schedule.warmup_share": 0.1}),
-        ({"saves_per_epoch": 1, "num_epochs": 2}, {"schedule.epochs": 2.0}),
-        ({"save_steps": 50}, {"schedule.save_steps": 50}),
-        ({"eval_steps": 10}, {"schedule.evaluation_steps": None}),
-        ({"eval_steps": 10, "val_set_size": 0.1}, {"schedule.evaluation_steps": 10}),
-        ({"use_wandb": True}, {"runtime.report_to": ("wandb",)}),
-        (
-            {"gradient_checkpointing": "offload"},
-            {"activation_checkpointing.mode": "layer", "activation_checkpointing.offload": True},
-        ),
-        ({"gradient_checkpointing": True}, {"activation_checkpointing.offload": False}),
-        ({"datasets": [{"path": "x"}]}, {"data.train": "x", "data.more": ()}),
-        ({"datasets": [{"path": "x"}, {"path": "y"}]}, {"data.train": "x", "data.more": ("y",)}),
-        ({"test_datasets": [{"path": "x"}]}, {"data.evaluation": "x"}),
-        ({"fsdp": ["hybrid_shard", "offload"]}, {"parallel.engine": "fsdp", "fsdp.version": 1}),
-        ({"fsdp": ["hybrid_shard", "offload"]}, {"fsdp.sharding": "hybrid"}),
-        ({"fsdp": ["hybrid_shard", "offload"]}, {"fsdp.offload_params": True}),
-        (
-            {"fsdp_config": {"fsdp_version": 2, "fsdp_reshard_after_forward": False}},
-            {"fsdp.version": 2, "fsdp.sharding": "grad_op", "fsdp.offload_params": False},
-        ),
-        (
-            {
-                "fsdp_config": {
-                    "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-                    "transformer_layer_cls_to_wrap": "A,B",
-                    "activation_checkpointing": True,
-                }
-            },
-            {"fsdp.wrap_classes": ("A", "B"), "activation_checkpointing.mode": "layer"},
-        ),
-        ({}, {"objective.kind": "sft", "loss.path": "full"}),
-        ({"rl": "dpo", "rl_beta": 0.2}, {"objective.kind": "dpo", "objective.beta": 0.2}),
-        ({"rl": "dpo"}, {"loss.path": None}),
-        ({"rl": "kto"}, {"objective.kind": None}),
-        ({"liger_fused_linear_cross_entropy": True}, {"loss.path": "fused"}),
-        ({"cut_cross_entropy": True}, {"loss.path": None}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(*rows(__file__, "test_axolotl"))  # fmt: skip
 @pytest.mark.parametrize("release", AXOLOTL.releases)
 def test_axolotl(document, expected, release):
     said = slots(AXOLOTL, document, release)
-    assert {slot: said.get(slot) for slot in expected} == expected
+    assert {slot: said.get(slot) for slot in expected} == tuples(expected)
 
 
 @pytest.mark.parametrize("document", [{"bf16": "auto", "fp16": True}, {"fp16": True}])
@@ -254,47 +191,11 @@ def test_axolotl_leaves_open_what_the_file_does_not_say(document, slot):
     assert slot not in slots(AXOLOTL, document, "0.19.0")
 
 
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
-        ({}, {"adapter.kind": "lora", "adapter.alpha": 16.0}),
-        ({}, {"activation_checkpointing.mode": "layer", "quantization.format": "none"}),
-        ({"lora_rank": 32}, {"adapter.rank": 32, "adapter.alpha": 64.0}),
-        ({"lora_target": "q_proj,v_proj"}, {"adapter.targets": ("q_proj", "v_proj")}),
-        ({"lora_target": "all"}, {"adapter.targets": None}),
-        ({"finetuning_type": "full"}, {"adapter.kind": "none"}),
-        ({"quantization_bit": 4}, {"quantization.format": "nf4"}),
-        ({"quantization_bit": 8}, {"quantization.format": "int8"}),
-        ({"quantization_bit": 4, "quantization_method": "hqq"}, {"quantization.format": None}),
-        ({"pure_bf16": True}, {"precision.compute": "bf16", "states.autocast": False}),
-        ({"bf16": True}, {"precision.compute": "bf16", "states.autocast": True}),
-        (
-            {"deepspeed": "ds.json", "bf16": True},
-            {"parallel.engine": "deepspeed", "states.autocast": False},
-        ),
-        ({"flash_attn": "fa2"}, {"attention.implementation": "flash_attention_2"}),
-        ({"packing": None, "stage": "pt"}, {"data.packing": True}),
-        ({"disable_gradient_checkpointing": True}, {"activation_checkpointing.mode": "none"}),
-        ({"use_unsloth_gc": True}, {"activation_checkpointing.offload": True}),
-        ({"per_device_train_batch_size": 2}, {"batch.micro": 2}),
-        ({"dataset": "a"}, {"data.train": "a"}),
-        ({"dataset": "a,b"}, {"data.train": "a", "data.more": ("b",)}),
-        ({"dataset": "a,b", "mix_strategy": "interleave_over"}, {"data.train": None}),
-        ({"val_size": 0.1}, {"data.evaluation": None}),
-        ({"cutoff_len": 4096}, {"data.sequence": 4096}),
-        ({}, {"objective.kind": "sft", "objective.loss": "nll", "loss.path": "full"}),
-        ({"stage": "dpo"}, {"objective.kind": "dpo", "objective.loss": "sigmoid"}),
-        ({"stage": "dpo", "pref_loss": "ipo", "pref_beta": 0.3}, {"objective.beta": 0.3}),
-        ({"stage": "dpo", "pref_loss": "orpo"}, {"objective.kind": None}),
-        ({"stage": "kto"}, {"objective.kind": None}),
-        ({"enable_liger_kernel": True, "stage": "sft"}, {"loss.path": "fused"}),
-        ({"enable_liger_kernel": True, "stage": "dpo"}, {"loss.path": "full"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(*rows(__file__, "test_llamafactory"))  # fmt: skip
 @pytest.mark.parametrize("release", LLAMAFACTORY.releases)
 def test_llamafactory(document, expected, release):
     said = slots(LLAMAFACTORY, document, release)
-    assert {slot: said.get(slot) for slot in expected} == expected
+    assert {slot: said.get(slot) for slot in expected} == tuples(expected)
 
 
 def test_code_of_the_models_own_ran_unasked_before_0_9_2():
@@ -302,31 +203,14 @@ def test_code_of_the_models_own_ran_unasked_before_0_9_2():
     assert slots(LLAMAFACTORY, {}, "0.9.3")["model.trust_remote_code"] is False
 
 
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
-        (
-            "accelerate launch --num_processes 16 --num_machines 2 --zero_stage 3 t.py",
-            {"parallel.world": 16, "devices.nodes": 2, "devices.per_node": 8, "zero.stage": 3},
-        ),
-        (
-            "accelerate launch --use_deepspeed --mixed_precision bf16 t.py",
-            {"parallel.engine": "deepspeed", "precision.compute": "bf16"},
-        ),
-        ("accelerate launch --mixed_precision no t.py", {"states.autocast": False}),
-        ("accelerate launch --gpu_ids 0,2 t.py", {"devices.visible": ("0", "2")}),
-        ("#SBATCH -N 2\n#SBATCH --gres=gpu:a100:8\n", {"devices.nodes": 2, "devices.per_node": 8}),
-        ("#SBATCH --gpus-per-node=h100:4\n", {"devices.per_node": 4}),
-        ("#SBATCH --nodes=2-4\n#SBATCH --gres=gpu\n", {"devices.nodes": None}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(*rows(__file__, "test_launchers"))  # fmt: skip
 def test_launchers(script, expected):
     (document,) = read_script(script, "train.sh")
     file = recognise(LAUNCHERS, plain(document.node))
     assert file is not None
     found = read(LAUNCHERS, {file.name: found_in(document.node)}, Version(LAUNCHERS.latest))
     said = {each.slot: each.value for each in sorted(found, key=lambda each: each.rank)}
-    assert {slot: said.get(slot) for slot in expected} == expected
+    assert {slot: said.get(slot) for slot in expected} == tuples(expected)
 
 
 # ── what the makers ship ─────────────────────────────────────────────────────────────────────────

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import yaml
 from packaging.version import Version
+from tests.tables import rows, tuples
 
 from tunec.compiler.driver import Compiled, compile_spec
 from tunec.compiler.frontend.load import load_text
@@ -129,22 +130,7 @@ def test_a_plan_says_which_repository_is_loaded(method):
     assert ("may keep layers in 16 bits" in str(told.notes)) is (method == "qlora")
 
 
-@pytest.mark.parametrize(
-    ("changes", "texts"),
-    [
-        ({}, 2),
-        ({"method": "full"}, 3),
-        (
-            {
-                "pin": {
-                    "activation_checkpointing.mode": "layer",
-                    "activation_checkpointing.offload": True,
-                }
-            },
-            3,
-        ),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_a_plan_says_what_its_account_does_not_follow"))
 def test_a_plan_says_what_its_account_does_not_follow(changes, texts):
     (told,) = [each for each in compiled(changes).diagnostics if each.id.startswith("account-of")]
     assert told.severity == "note"
@@ -156,49 +142,10 @@ def slots(document: dict[str, Any], release: str = "2026.10.9") -> dict[str, Any
     return {each.slot: each.value for each in sorted(found, key=lambda each: each.rank)}
 
 
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
-        (
-            {},
-            {
-                "adapter.rank": 64,
-                "quantization.format": "nf4",
-                "activation_checkpointing.offload": True,
-                "data.sequence": 2048,
-                "optimizer.name": "adamw_8bit",
-                "schedule.epochs": 3,
-                "data.evaluation": None,
-            },
-        ),
-        (
-            {"training": {"training_type": "full"}},
-            {"adapter.kind": "none", "quantization.format": "none"},
-        ),
-        ({"training": {"load_in_4bit": False}}, {"quantization.format": "none"}),
-        (
-            {"training": {"max_steps": 60, "num_epochs": 2}},
-            {"schedule.steps": 60, "schedule.epochs": None},
-        ),
-        (
-            {"training": {"gradient_checkpointing": "unsloth", "max_seq_length": 256}},
-            {"activation_checkpointing.mode": "layer", "activation_checkpointing.offload": False},
-        ),
-        (
-            {"training": {"gradient_checkpointing": False}},
-            {"activation_checkpointing.mode": "none"},
-        ),
-        (
-            {"data": {"dataset": "a/b", "local_dataset": ["c.jsonl", "d.jsonl"]}},
-            {"data.train": "c.jsonl", "data.more": ("d.jsonl",)},
-        ),
-        ({"lora": {"target_modules": "q_proj, v_proj"}}, {"adapter.targets": ("q_proj", "v_proj")}),
-        ({"logging": {"enable_wandb": True}}, {"runtime.report_to": ("wandb",)}),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_files_are_read"))
 def test_files_are_read(document, expected):
     said = slots(document)
-    assert {slot: said.get(slot) for slot in expected} == expected
+    assert {slot: said.get(slot) for slot in expected} == tuples(expected)
 
 
 @pytest.mark.parametrize("release", RELEASES)

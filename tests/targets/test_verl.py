@@ -1,6 +1,7 @@
 """What verl cannot do of a plan is told: with a code, a place and a fix."""
 
 import pytest
+from tests.tables import rows
 
 import tunec
 from tunec.compiler.cli.main import run
@@ -27,25 +28,7 @@ def test_the_spec_itself_is_taken(more):
     assert errors_of(SPEC + more) == []
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "code", "said"),
-    [
-        ("method: lora", "method: qlora", "E0901", "quantization.format"),
-        ("method: lora", "method: lora\nengine: ddp", "E0905", "under FSDP"),
-        ("method: lora", "method: lora\nengine: deepspeed", "E0905", "under FSDP"),
-        ("method: lora", "method: lora\nlauncher: accelerate", "E0905", "torchrun starts"),
-        ("method: lora", "method: {lora: {dropout: 0.1}}", "E0901", "adapter.dropout"),
-        ("method: lora", "method: {lora: {rslora: true}}", "E0901", "adapter.rslora"),
-        ("train.parquet", "train.jsonl", "E0905", "Parquet"),
-        ("train.parquet", "'\\${oc.env:HOME}.parquet'", "E0905", "for another value"),
-        ("method: lora", "method: lora\ntrain: {output: '\\${a.b}'}", "E0905", "for another value"),
-        ("method: lora", "method: lora\nobjective: dpo", "E0901", "objective.kind"),
-        ("method: lora", "method: lora\ntrain: {seed: 7}", "E0901", "runtime.seed"),
-        ("method: lora", "method: lora\ntrain: {schedule: linear}", "E0901", "schedule.kind"),
-        ("method: lora", "method: lora\ntrain: {epochs: 1.5}", "E0901", "schedule.epochs"),
-        ("method: lora", "method: lora\ntrain: {optimizer: {max_grad_norm: 0}}", "E0905", "clips"),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_what_it_cannot_do_is_told"))
 def test_what_it_cannot_do_is_told(old, new, code, said):
     found = errors_of(SPEC.replace(old, new))
     assert {each.id for each in found} >= {code}
@@ -82,23 +65,7 @@ hardware: h100-80g-x4
 """
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "code", "said"),
-    [
-        (
-            "generator: vllm_colocate",
-            "generator: vllm_server",
-            "E0905",
-            "on the devices that train",
-        ),
-        ("[default_compute_score]", "[accuracy_reward]", "E0905", "takes one function"),
-        ("[default_compute_score]", "[a.b, c.d]", "E0905", "takes one function"),
-        ("rewards:", "loss: bnpo, rewards:", "E0905", "local batch"),
-        ("rewards:", "device_share: 0.02, rewards:", "E0905", "no room for the weights"),
-        ("method: lora", "method: lora\nlauncher: torchrun", "E0905", "starts the others by Ray"),
-        ("method: lora", "method: qlora", "E0901", "quantization.format"),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_what_it_cannot_do_for_rewards_is_told"))
 def test_what_it_cannot_do_for_rewards_is_told(old, new, code, said):
     found = errors_of(REWARDED.replace(old, new))
     (first, *_) = [each for each in found if each.id == code]

@@ -5,7 +5,10 @@ from copy import deepcopy
 from typing import Any, Final
 
 from draws import Draw, Tree
+from tests.tables import table
 from trainer_fields import STRAY
+
+TABLES = table(__file__)
 
 Fault = Callable[[Draw, Tree | None, Tree], str]
 """Of the training arguments, if there are any, and of the file that the fault goes into."""
@@ -14,76 +17,9 @@ _VALUES: Final[tuple[Any, ...]] = (
     *(None, True, False, "auto", "8", "1e-4", "true", "false", "abc", "", 0, 1, 3, -1, 7, 1.5, 2.0),
     *(1e8, -0.5, [], [1, 2], {}, {"enabled": True}, "none", ["a"], "0", "0.5", "-1", [None]),
 )
-_FOREIGN: Final[Tree] = {
-    "learning_rate": 1e-4,
-    "beta": [0.9, 0.999],
-    "betas": "0.9,0.999",
-    "beta1": 0.9,
-    "epsilon": 1e-8,
-    "weightdecay": 0.01,
-    "weight_decay": "0.01",
-    "wd": 0.1,
-    "lr": "1e-4",
-    "eps": "auto",
-    "momentum": 0.9,
-    "torch_adam": True,
-    "adam_w_mode": True,
-    "adam_w": True,
-    "bias_correction": True,
-    "amsgrad": True,
-    "fused": True,
-    "foreach": True,
-    "max_grad_norm": 1.0,
-    "warmup_steps": 10,
-    "warmup_min_lr": "auto",
-    "warmup_max_lr": "1e-3",
-    "warmup_num_steps": "10",
-    "warmup_type": "cosine",
-    "total_num_steps": "auto",
-    "total_steps": 100,
-    "min_lr": 0,
-    "last_batch_iteration": 0,
-    "cos_min_ratio": "auto",
-}
+_FOREIGN: Final[Tree] = TABLES["_FOREIGN"]
 """Parameters of another optimizer or schedule, misspelt ones, and values of another type."""
-_SECTIONS: Final[Tree] = {
-    "gradient_predivide_factor": 2.0,
-    "prescale_gradients": True,
-    "communication_data_type": "float32",
-    "gradient_accumulation_dtype": "fp32",
-    "data_types": {"grad_accum_dtype": "float8"},
-    "sparse_attention": {"mode": "fixed"},
-    "amp": {"enabled": True},
-    "compression_training": {},
-    "quantize_training": {"enabled": True},
-    "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "disk"}},
-    "elasticity": {"enabled": True},
-    "pipeline": {"stages": "auto"},
-    "tensor_parallel": {"autotp_size": 2},
-    "sequence_parallel_size": 2,
-    "load_universal_checkpoint": True,
-    "checkpoint": {"tag_validation": "warning"},
-    "compile": {"disable": False},
-    "fp16": {"enabled": True, "loss_scale": "dynamic"},
-    "fp16_enabled": True,
-    "bfloat16": {"enabled": True},
-    "train_batch_size_per_gpu": 2,
-    "nebula": {"enabled": False},
-    "timers": {"throughput": {"enabled": True, "synchronized": "yes"}},
-    "comet": {"enabled": "no"},
-    "wandb": {"enabled": False, "entity": "me"},
-    "weight_quantization": {"enabled": True},
-    "zero_allow_untested_optimizer": "true",
-    "zero_force_ds_cpu_optimizer": "false",
-    "steps_per_print": "10",
-    "gradient_clipping": "1.0",
-    "dataloader_drop_last": "no",
-    "use_node_local_storage": True,
-    "activation_checkpointing": True,
-    "flops_profiler": {"enabled": "true"},
-    "aio": [1],
-    "autotuning": {"enabled": False, "arg_mappings": []},
-}
+_SECTIONS: Final[Tree] = TABLES["_SECTIONS"]
 """Sections of other releases, words that nobody takes, and values at another level."""
 _REFERENCES: Final[tuple[Any, ...]] = (
     "8",

@@ -5,6 +5,9 @@ from typing import Any, Final
 
 from draws import BOTH, Drawn
 from sections import ADAM
+from tests.tables import table
+
+TABLES = table(__file__)
 
 OFTEN: Final[Drawn] = {
     "num_train_epochs": (1, 2, 3.0),
@@ -118,54 +121,5 @@ SELDOM: Final[Drawn] = {
 }
 """What few have, and what only some releases know."""
 
-STRAY: Final[Mapping[str, Any]] = {
-    "evaluation_strategy": "no",
-    "no_cuda": True,
-    "overwrite_output_dir": True,
-    "warmup_ratio": 0.1,
-    "group_by_length": True,
-    "save_safetensors": True,
-    "logging_dir": "logs",
-    "fp16_backend": "auto",
-    "tpu_num_cores": 1,
-    "jit_mode_eval": True,
-    "adafactor": True,
-    "eval_strategy": "no",
-    "include_tokens_per_second": True,
-    "include_inputs_for_metrics": True,
-    "push_to_hub_token": "x",
-    "push_to_hub_model_id": "m",
-    "torchdynamo": "eager",
-    "use_ipex": True,
-    "average_tokens_across_devices": True,
-    "use_liger_kernel": True,
-    "eval_on_start": True,
-    "micro_batch_size": 2,
-    "zero_optimization": {"stage": 2},
-    "lora_r": 8,
-    "bf16_full_eval": True,
-    "use_cache": True,
-    "per_gpu_train_batch_size": 2,
-    "dispatch_batches": True,
-    "split_batches": True,
-    "fsdp_min_num_params": 2000,
-    "fsdp_transformer_layer_cls_to_wrap": "LlamaDecoderLayer",
-    "use_mps_device": False,
-    "past_index": -1,
-    "ray_scope": "last",
-    "half_precision_backend": "auto",
-    "mp_parameters": "",
-    "local_rank": -1,
-    "sharded_ddp": "simple",
-    "xpu_backend": "ccl",
-    "save_steps": "50",
-    "max_seq_length": 1024,
-    "model_name_or_path": "gpt2",
-    "warmup_step": 10,
-    "lr": 1e-4,
-    "batch_size": 8,
-    "gradient_clipping": 1.0,
-    "activation_checkpointing": True,
-    "enable_jit_checkpoint": True,
-}
+STRAY: Final[Mapping[str, Any]] = TABLES["STRAY"]
 """Fields of some releases only, of other programs and of nobody, each with a value."""
