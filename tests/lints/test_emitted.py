@@ -1,16 +1,19 @@
 """Rules on compile: a plan whose files break one is not written; what is written breaks none."""
 
+import time
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+import tunec
 from tunec.compiler.driver import Compiled, compile_spec, plan
 from tunec.compiler.emit import emit
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.emission import EXEMPT, environment_of, objections, run_of
 from tunec.compiler.lints.index import rule_names, rule_page, rules, rules_for, rules_of_kinds
+from tunec.compiler.lints.lint import lint_texts
 from tunec.compiler.lints.rule import check_rule
 from tunec.targets.registry import TARGETS
 
@@ -147,3 +150,27 @@ def test_a_warning_that_the_spec_allows_is_not_told() -> None:
         'allow={more-workers-than-cores: "the loader sleeps"}',
     )
     assert [each.id for each in compiled.diagnostics if each.severity != "note"] == []
+
+
+_SPECS = sorted(Path(__file__).parents[2].glob("examples/*/spec.yaml"))
+_MOST_SECONDS = 2.0
+"""For the files of one target, on a busy machine; alone it is a twentieth of that."""
+_ALONE = "missing-file"
+"""The file of another target that was not written."""
+
+
+@pytest.mark.parametrize("spec", _SPECS, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("name", TARGETS.names())
+def test_what_is_compiled_breaks_no_rule(spec: Path, name: str) -> None:
+    compiled = tunec.compile(spec, targets=[name])
+    facts, plan = compiled.planned.facts, compiled.planned.plan
+    if not compiled.ok or facts is None or plan is None:
+        pytest.skip(f"{name} cannot say this plan")
+    environment = environment_of(*TARGETS.resolve(name, facts.versions), facts, plan)
+    texts = {each.name: each.text for each in compiled.artifacts[name]}
+    start = time.process_time()
+    linted = lint_texts(texts, TARGETS.readable(), environment)
+    assert time.process_time() - start < _MOST_SECONDS
+    said = {(each.id, each.message) for each in compiled.diagnostics}
+    found = {(each.id, each.message) for each in linted.diagnostics if each.severity != "note"}
+    assert {each for each in found - said if each[0] not in {*EXEMPT, _ALONE}} == set()
