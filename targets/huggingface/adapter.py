@@ -1,6 +1,5 @@
 """adapter_config.json: PEFT's LoraConfig."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -97,18 +96,3 @@ ADAPTER_CONFIG = File(
     schema=schema_of("lora_config", PEFT, _ENTRIES),
     when=has_adapter,
 )
-
-
-_IN_THE_TEXT: Final = re.compile(r"\\\.language_model|language_model\\\.")
-_NAMES: Final = re.compile(r"\\\.\(([\w|]+)\)")
-
-
-def names_in_the_text(plan: Plan) -> tuple[str, ...]:
-    """The layers of the language model that a pattern names; empty for any other pattern.
-
-    A vision-language model's tower has layers with some of these names too.
-    """
-    pattern = plan.adapter.targets
-    if not isinstance(pattern, str) or not _IN_THE_TEXT.search(pattern):
-        return ()
-    return tuple(name for found in _NAMES.findall(pattern) for name in found.split("|"))

@@ -6,7 +6,8 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Json, Phrase, constant, derived, fixed, same
 from tunec.schemas.frozen import replace
-from tunec.targets.huggingface.adapter import names_in_the_text, whole
+from tunec.targets.huggingface.adapter import whole
+from tunec.targets.huggingface.text_layers import names_in_the_text
 from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.read_only import named_word, split_names
 from tunec.targets.rows import has_adapter, in_four_bits, row

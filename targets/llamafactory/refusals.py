@@ -3,7 +3,7 @@
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.targets.huggingface.adapter import names_in_the_text
+from tunec.targets.huggingface.text_layers import names_in_the_text
 from tunec.targets.llamafactory.model import template_of
 from tunec.targets.llamafactory.packages import RELEASES, WRITTEN
 from tunec.targets.llamafactory.templates import sees

@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Entry, derived
-from tunec.targets.huggingface.adapter import names_in_the_text
+from tunec.targets.huggingface.text_layers import names_in_the_text
 from tunec.targets.rows import has_adapter, has_images
 from tunec.targets.unsloth.packages import SEES
 

@@ -4,12 +4,11 @@ What stops a plan is the hardware, the model or the trainer: never a value that 
 """
 
 import pytest
-from tests.road.runs import RUNS
 
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_mapping
 from tunec.schemas.models.catalogue import card, card_names
-from tunec.targets.registry import REGISTRY, TARGETS
+from tunec.targets.registry import REGISTRY
 
 TRAINERS = ("trl", "axolotl", "llamafactory", "unsloth", "ms-swift")
 CLUSTERS = ("rtx-4090-x1", "h100-80g-x8")
@@ -91,43 +90,3 @@ def test_llamafactory_takes_the_template_that_a_spec_names_for_images():
     for template, runs in (("qwen2_vl", True), ("llama3", False)):
         extra = {"llamafactory": {"template": template}}
         assert bool(files_of("llamafactory", "lora", **said, extra=extra)) == runs
-
-
-TRAVELLED_ELSEWHERE = {
-    "launch": "it starts every run of the road",
-    "deepspeed": "its file is for a script of the user's; runs under ZeRO start its engine",
-    "accelerate": "its file starts the runs under FSDP, where launch writes it",
-    "axolotl": "it imports triton, numba and wandb, hundreds of MB; 0.19.0 trained four steps of a "
-    "tiny Llama on a CPU by an emitted file, with bf16 and tf32 off; 0.16.1 wrote and rewarded "
-    "answers for the four planned steps of `rl: grpo`",
-    "llamafactory": "it imports torchaudio, which loads nothing without CUDA's libraries; with an "
-    "empty one 0.9.5 trained two ranks of a tiny Llama for the five planned steps on a CPU",
-    "ms-swift": "its trainers import what its parser does, and modelscope, scipy and nltk besides",
-    "nemo-automodel": "it asks torch for a CUDA device before it loads a model; tests/verify runs "
-    "its loader and its classes",
-    "unsloth": "it imports triton and bitsandbytes, and asks for a GPU; tests/verify runs its "
-    "command as far as the trainer",
-    "verl": "it imports ray, and its loader asks for a GPU; tests/verify runs its trainer until a "
-    "model is loaded",
-    "openrlhf": "its models import FlashAttention, which has no wheel without CUDA; with that and "
-    "DeepSpeed's FusedAdam stood in for, 0.11.2 trained two ranks of a tiny Llama for the eight "
-    "planned steps on a CPU by emitted bundles, of texts and of pairs",
-    "slurm": "tests/clusters submits its jobs to a real controller, with another program to start",
-    "kubeflow": "tests/clusters runs the lines of its jobs as pods; no cluster runs here",
-    "skypilot": "it rents machines; its own parser reads the task (tests/consumers)",
-    "glm4": "its script is in no package, and the model is code of its own repository",
-    "minicpm-v": "its script is in no package, and the model is code of its own repository",
-    "visualglm": "its script is in no package, and SwissArmyTransformer asks for CUDA",
-}
-"""Targets without a run of their own, each with the reason."""
-
-
-def test_every_target_is_travelled_or_says_why_not():
-    travelled = {name.partition("@")[0] for run in RUNS for name in run.spec["targets"]}
-    assert travelled | TRAVELLED_ELSEWHERE.keys() == set(TARGETS.names())
-    assert not travelled & TRAVELLED_ELSEWHERE.keys()
-
-
-def test_the_runs_are_many():
-    assert len(RUNS) >= 30
-    assert len({run.name for run in RUNS}) == len(RUNS)
