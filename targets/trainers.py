@@ -89,13 +89,14 @@ def evaluating_by_loss(trainer: str) -> Mapping[str, Cannot]:
 def other_releases(
     package: str,
     ranges: Callable[[Version], Mapping[str, Releases]],
-    brought: Callable[[Version], Mapping[str, str]],
+    installed_releases: Callable[[Version], Mapping[str, str]],
     source: str | None = None,
 ) -> Callable[[Plan, Dialect], Iterator[Diagnostic]]:
     """A check that warns if `software` names a release that the trainer's package does not accept.
 
-    `ranges` are the releases that a release of `package` accepts, `brought` those that it brings;
-    `source` is where they are read, if that is not only the wheel's `Requires-Dist`.
+    `ranges` are the releases that a release of `package` accepts, and `installed_releases` those
+    that it installs. `source` is where they are read, if that is not only the wheel's
+    `Requires-Dist`.
     """
     note = source or f"`Requires-Dist` of the wheel of {package}"
 
@@ -109,7 +110,7 @@ def other_releases(
                     "warning",
                     f"{package} {own} takes {name} {taken}, and this run has {named}",
                     notes=(note,),
-                    help=f"leave {name} out of `software`, or name {brought(own)[name]}",
+                    help=f"leave {name} out of `software`, or name {installed_releases(own)[name]}",
                 )
 
     return check

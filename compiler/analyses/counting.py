@@ -59,7 +59,7 @@ class Counting(Struct, frozen=True):
     """Whether the count depends only on the values of an `Epoch`."""
 
 
-def of_whole_and_partial(epoch: Epoch, epochs: float) -> int:
+def count_whole_and_partial(epoch: Epoch, epochs: float) -> int:
     """Steps if an incomplete accumulation at the end of an epoch is a step too.
 
     transformers 4.52.4 to 5.23.0 trainer.py `set_initial_training_values`.
@@ -67,7 +67,7 @@ def of_whole_and_partial(epoch: Epoch, epochs: float) -> int:
     return math.ceil(epochs * _steps(epoch, math.ceil(epoch.micro_batches / epoch.accumulation)))
 
 
-def of_whole(epoch: Epoch, epochs: float) -> int:
+def count_whole(epoch: Epoch, epochs: float) -> int:
     """Steps if only complete accumulations count, but at least one.
 
     transformers 4.40.2 to 4.48.3 trainer.py `_inner_training_loop`, 4.49.0 to 4.51.3
@@ -76,16 +76,16 @@ def of_whole(epoch: Epoch, epochs: float) -> int:
     return math.ceil(epochs * _steps(epoch, epoch.micro_batches // epoch.accumulation))
 
 
-def of_one_stream(epoch: Epoch, epochs: float) -> int:
+def count_one_stream(epoch: Epoch, epochs: float) -> int:
     """Steps if all passes are one stream, and only its end makes a partial batch."""
     rows = math.ceil(epochs * epoch.rows)
     return math.ceil(rows / (epoch.micro * epoch.processes * epoch.accumulation))
 
 
-def of_accumulations(epoch: Epoch, epochs: float) -> int:
+def count_accumulations(epoch: Epoch, epochs: float) -> int:
     """Steps if the micro batches of all passes are divided into accumulations."""
     if epoch.answers:
-        return of_whole(epoch, epochs)
+        return count_whole(epoch, epochs)
     return int(epochs * epoch.micro_batches) // epoch.accumulation
 
 
@@ -100,5 +100,5 @@ def _steps(epoch: Epoch, of_batches: int) -> int:
     return max(of_batches, 1)
 
 
-TRAINER: Final = Counting("transformers' Trainer", of_whole_and_partial)
+TRAINER: Final = Counting("transformers' Trainer", count_whole_and_partial)
 """The default if no target is given: the newest release."""

@@ -46,7 +46,7 @@ _STRANGE: Final = 20.0
 """If a step is this many times longer or shorter than accounted, it ran on other devices."""
 
 
-def of_other_run(seen: Observation, plan: Expected) -> str | None:
+def why_another_run(seen: Observation, plan: Expected) -> str | None:
     """Why observations cannot be of a plan's run on its cluster; None if nothing shows this."""
     if seen.device == "cpu":
         return f"it ran on a CPU, and the plan on {plan.cluster}"

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from tunec.compiler.calibrate.formats.table import Unread, files_in, read_file
 from tunec.compiler.calibrate.observation import Observation, together
-from tunec.compiler.calibrate.record import derived, of_other_run, ran, text_of, with_run
+from tunec.compiler.calibrate.record import derived, ran, text_of, why_another_run, with_run
 from tunec.compiler.calibrate.smoke import ConditionResult, is_silent, judged, lines_in
 from tunec.compiler.calibrate.wording import outcome_lines, run_lines, shown_line
 from tunec.compiler.cli.inputs import asked_targets, load
@@ -55,7 +55,7 @@ def run(options: Namespace, session: Session) -> int:
     if faults:
         return session.refuse(faults, {})
     found = together(seen)
-    other = of_other_run(found, subject.plan)
+    other = why_another_run(found, subject.plan)
     if other is not None:
         for each in shown if session.format == "text" else ():
             session.tell(shown_line(each))

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.packing import Lengths, cut_tokens
-from tunec.compiler.analyses.time.account import of_length
+from tunec.compiler.analyses.time.account import with_length
 from tunec.compiler.dataset.batches import Way, ways
 from tunec.compiler.dataset.measuring import Length, SampleLengths
 from tunec.compiler.diagnostics.terminal import printable
@@ -165,7 +165,9 @@ def peak(planned: Planned, longest: int) -> int:
     memory = planned.memory
     if memory is None:
         return 0
-    return account(of_length(memory.workload, longest), memory.layout, memory.vendor).required_bytes
+    return account(
+        with_length(memory.workload, longest), memory.layout, memory.vendor
+    ).required_bytes
 
 
 def report_json(report: Report) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def _numbered(node: Node) -> Node:
     return node
 
 
-def of_process(root: Node) -> tuple[Node, dict[str, str]]:
+def first_process(root: Node) -> tuple[Node, dict[str, str]]:
     """The first process of a job, with the job's name, and the path of each key in the file.
 
     ostris/ai-toolkit 0.2.0 to 0.12.26 jobs/BaseJob.py `load_processes`.
@@ -86,7 +86,7 @@ _FORMS: Final = {
     "simpletuner": undashed,
     **dict.fromkeys(("sd-scripts", "musubi-tuner"), unsectioned),
     **dict.fromkeys(("sd-scripts-data", "musubi-tuner-data"), numbered),
-    "ai-toolkit": of_process,
+    "ai-toolkit": first_process,
 }
 """The conversion of each kind of file to its program's keys."""
 

@@ -235,13 +235,13 @@ def _python(name: str, text: str, given: ScriptArguments) -> Parses:
 
 def _notebook(name: str, content: bytes | str) -> Parses:
     """What a notebook's cells configure and start; cells that are not Python are left out."""
-    from tunec.compiler.lints.python_files import of_cells, read_python
+    from tunec.compiler.lints.python_files import parse_cells, read_python
 
     text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
     cells, faults = read_notebook(text, name)
     if cells is None:
         return (), [*faults]
-    script, broken = of_cells(cells)
+    script, broken = parse_cells(cells)
     calls, fault = read_python(script, cells.origin)
     found = tuple(_of_call(each, text) for each in calls)
     every = [*faults, *broken, *([] if fault is None else [fault])]

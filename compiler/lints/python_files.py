@@ -113,7 +113,7 @@ def read_python(
     return tuple(in_runs(list(found), calls, text)), None
 
 
-def of_cells(cells: Notebook) -> tuple[str, list[Diagnostic]]:
+def parse_cells(cells: Notebook) -> tuple[str, list[Diagnostic]]:
     """The script of a notebook's cells without those that are not Python, and their faults.
 
     A cell that configures nothing may hold anything: comments, the end of a command, an output.
@@ -133,7 +133,9 @@ def of_cells(cells: Notebook) -> tuple[str, list[Diagnostic]]:
 def calls_of(name: str, text: str) -> Calls | None:
     """The calls of trainers' classes, of Accelerate's, and of what loads a model or masks data."""
     cells = read_notebook(text, name)[0] if is_notebook(name) else None
-    script, origin = (text, Origin(name)) if cells is None else (of_cells(cells)[0], cells.origin)
+    script, origin = (
+        (text, Origin(name)) if cells is None else (parse_cells(cells)[0], cells.origin)
+    )
     return read_calls(script, origin, _is_called)[0]
 
 
@@ -144,7 +146,9 @@ def imports_of(name: str, text: str) -> tuple[tuple[str, Node], ...]:
     Left out is what is imported under a condition, or tried.
     """
     cells = read_notebook(text, name)[0] if is_notebook(name) else None
-    script, origin = (text, Origin(name)) if cells is None else (of_cells(cells)[0], cells.origin)
+    script, origin = (
+        (text, Origin(name)) if cells is None else (parse_cells(cells)[0], cells.origin)
+    )
     return tuple(imported(script, origin))
 
 

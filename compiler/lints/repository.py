@@ -22,7 +22,7 @@ from tunec.compiler.lints.environment import Pin
 from tunec.compiler.lints.requirement_files import (
     StatedRequirement,
     included,
-    of_notebook,
+    notebook_requirements,
     rank_of,
     stated,
 )
@@ -154,7 +154,7 @@ class Repository(Struct, frozen=True):
     def _of_cells(self, path: Path) -> Iterator[RankedRequirement]:
         """What a notebook installs itself, which holds for no other file."""
         text = self._text(path, path)
-        for each in () if text is None else of_notebook(text, path.name):
+        for each in () if text is None else notebook_requirements(text, path.name):
             yield RankedRequirement(each, f"{called_as(path, path)}:{each.line}", 0)
 
     def _is_of_colab(self, path: Path) -> bool:

@@ -319,7 +319,7 @@ def _script(text: str) -> Iterator[StatedRequirement]:
     return _commands(re.sub(r"(?m)^[ \t]*#.*", "", text))
 
 
-def of_notebook(text: str, file: str) -> Iterator[StatedRequirement]:
+def notebook_requirements(text: str, file: str) -> Iterator[StatedRequirement]:
     """What the cells of a notebook install."""
     cells, _ = read_notebook(text, file)
     if cells is not None:

@@ -46,7 +46,7 @@ torch; `Requires-Dist` of the wheels of 0.17.0 to 0.19.0 and of vllm 0.20.2 to 0
 def companions(version: Version) -> Mapping[str, str]:
     """The releases that go with a release of Axolotl in an environment, by package."""
     held = [pins for since, pins in _BESIDE if version >= Version(since)]
-    return {**brought(version), **(held[-1] if held else {})}
+    return {**installed_releases(version), **(held[-1] if held else {})}
 
 
 def installed(version: Version) -> Mapping[str, Releases]:
@@ -56,7 +56,7 @@ def installed(version: Version) -> Mapping[str, Releases]:
     return {name: Releases(f"=={held[-1][name]}") for name in exact}
 
 
-def brought(version: Version) -> Mapping[str, str]:
+def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that a release of Axolotl installs, by package."""
     held = [pins for since, pins in _PINS if version >= Version(since)]
     return {**(held[-1] if held else _PINS[0][1]), "deepspeed": _DEEPSPEED}

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.analyses.counting import Counting, Epoch, of_whole_and_partial
+from tunec.compiler.analyses.counting import Counting, Epoch, count_whole_and_partial
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.passes import defaults
@@ -25,9 +25,9 @@ from tunec.targets.axolotl.packages import (
     RELEASES,
     SCHEMAS,
     SUPPORTED,
-    brought,
     companions,
     installed,
+    installed_releases,
 )
 from tunec.targets.axolotl.refusals import REFUSALS
 from tunec.targets.axolotl.training import BATCH, OPTIMIZER, RUNTIME, SCHEDULE, TIMES
@@ -48,7 +48,7 @@ def _steps(epoch: Epoch, epochs: float) -> int:
     prompts, the Trainer counts: common/datasets.py `load_preference_datasets`.
     """
     if epoch.answers:
-        return of_whole_and_partial(epoch, epochs)
+        return count_whole_and_partial(epoch, epochs)
     return math.ceil(epoch.rows * epochs / (epoch.micro * epoch.accumulation * epoch.processes))
 
 
@@ -108,7 +108,7 @@ def _is_axolotl(document: Json) -> bool:
 
 def _other_releases(_: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
     """Warn of packages for which a spec names another release than Axolotl installs."""
-    for name, wanted in brought(dialect[PACKAGE]).items():
+    for name, wanted in installed_releases(dialect[PACKAGE]).items():
         named = dialect.get(name)
         if named is not None and str(named) != wanted:
             yield Diagnostic(

@@ -17,7 +17,7 @@ from tunec.compiler.verify.contract import (
     flat,
 )
 from tunec.compiler.verify.delivery import document
-from tunec.targets.axolotl.packages import PACKAGE, RELEASES, WRITTEN, brought
+from tunec.targets.axolotl.packages import PACKAGE, RELEASES, WRITTEN, installed_releases
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.verify import delivered, engine_programs
 from tunec.targets.huggingface.verify import SECONDS
@@ -48,7 +48,11 @@ _LOADERS: Final = (
 def requirements(version: Version) -> tuple[str, ...]:
     """Exact pins of a release's packages, as far as its validator imports them."""
     below = [pins for since, pins in _BELOW if version >= Version(since)][-1]
-    above = (f"{name}=={each}" for name, each in brought(version).items() if name != "deepspeed")
+    above = (
+        f"{name}=={each}"
+        for name, each in installed_releases(version).items()
+        if name != "deepspeed"
+    )
     loaders = _LOADERS if version < _LAZY else ()
     return (f"{PACKAGE}=={version}", "addict==2.4.0", *below, *above, *loaders)
 

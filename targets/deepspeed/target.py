@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.counting import Counting, of_accumulations
+from tunec.compiler.analyses.counting import Counting, count_accumulations
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
@@ -119,7 +119,7 @@ def _counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     deepspeed 0.14.5 to 0.19.8 runtime/engine.py `is_gradient_accumulation_boundary` counts the
     micro batches of the whole run; runtime/dataloader.py `DeepSpeedDataLoader`.
     """
-    return Counting(f"deepspeed {dialect['']}", of_accumulations)
+    return Counting(f"deepspeed {dialect['']}", count_accumulations)
 
 
 def _file() -> File:

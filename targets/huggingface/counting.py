@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.counting import Counting, of_whole, of_whole_and_partial
+from tunec.compiler.analyses.counting import Counting, count_whole, count_whole_and_partial
 from tunec.compiler.analyses.packing import PackingStrategy
 from tunec.compiler.releases import parsed
 from tunec.compiler.target import Dialect
@@ -46,5 +46,5 @@ def counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
 
 @cached(64)
 def _of(version: Version, packing: PackingStrategy) -> Counting:
-    steps = of_whole_and_partial if version >= _COUNTS_THE_TAIL else of_whole
+    steps = count_whole_and_partial if version >= _COUNTS_THE_TAIL else count_whole
     return Counting(f"the Trainer of transformers {version}", steps, packing)

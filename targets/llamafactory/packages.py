@@ -74,7 +74,7 @@ def installed(version: Version) -> Mapping[str, Releases]:
     return ranges(version) if version >= Version(RELEASES[0]) else {}
 
 
-def brought(version: Version) -> Mapping[str, str]:
+def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that are used beside a release of LLaMA-Factory, by package."""
     newest = {name: str(each).rpartition("<=")[2] for name, each in ranges(version).items()}
     held = [each for since, each in _TRAINERS if version >= Version(since)]

@@ -36,8 +36,8 @@ from tunec.targets.llamafactory.packages import (
     RELEASES,
     SUPPORTED,
     TRAINER,
-    brought,
     installed,
+    installed_releases,
     ranges,
 )
 from tunec.targets.llamafactory.refusals import REFUSALS
@@ -124,7 +124,7 @@ _ENGINE: Final = (
 _releases: Final = other_releases(
     PACKAGE,
     ranges,
-    brought,
+    installed_releases,
     "llamafactory extras/misc.py `check_dependencies`, and its `Requires-Dist`",
 )
 _own_columns: Final = own_columns(
@@ -279,7 +279,7 @@ TARGET: Final = Target(
         DEEPSPEED_PACKAGE: DEEPSPEED,
     },
     media=Media(is_told=True),
-    companions=brought,
+    companions=installed_releases,
     installs=installed,
     entry=entry,
     resumes="resume_from_checkpoint={}",

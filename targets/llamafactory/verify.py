@@ -22,7 +22,13 @@ from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.reader import PACKAGE as ENGINE
 from tunec.targets.huggingface.verify import SECONDS, auto_programs, derived_facts, run_of, settled
 from tunec.targets.llamafactory.datasets import FOLDER, INFO
-from tunec.targets.llamafactory.packages import PACKAGE, RELEASES, TRAINER, WRITTEN, brought
+from tunec.targets.llamafactory.packages import (
+    PACKAGE,
+    RELEASES,
+    TRAINER,
+    WRITTEN,
+    installed_releases,
+)
 
 SCRIPT: Final = "tunec.targets.llamafactory.consumer"
 FILE: Final = "llamafactory.yaml"
@@ -44,7 +50,7 @@ def known() -> tuple[Version, ...]:
 def below(version: Version) -> tuple[str, ...]:
     """Exact pins of a release and its companions, whatever a spec sets."""
     older = [pins for since, pins in _BELOW if version >= Version(since)][-1]
-    usual = brought(version)
+    usual = installed_releases(version)
     above = (f"{name}=={usual[name]}" for name in ("accelerate", "peft"))
     return (f"{PACKAGE}=={version}", *above, *older, *_BESIDE)
 

@@ -13,7 +13,7 @@ from packaging.version import Version
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.lints.kinds import schema
 from tunec.schemas.caches import cached
-from tunec.targets.ms_swift.packages import PACKAGE, of_kind
+from tunec.targets.ms_swift.packages import PACKAGE, needed_packages
 
 _NAMES: Final = f"{PACKAGE}/models.json"
 _UNNAMED: Final[Mapping[str, tuple[str, str]]] = {
@@ -60,7 +60,7 @@ def imports(draft: Draft, version: Version) -> tuple[str, ...]:
     """The packages that the loader of the model imports and ms-swift does not install."""
     name = name_of(draft.model.path)
     found = known_names(str(version)).get(name) or _unnamed(name)
-    return of_kind(found[0]) if found else ()
+    return needed_packages(found[0]) if found else ()
 
 
 def _unnamed(name: str) -> tuple[str, str] | None:

@@ -57,7 +57,7 @@ _OF_MODELS: Final[Mapping[str, tuple[str, ...]]] = {
 each `ModelMeta`. It warns if one is missing, and most loaders then fail with an ImportError."""
 
 
-def of_kind(kind: str) -> tuple[str, ...]:
+def needed_packages(kind: str) -> tuple[str, ...]:
     """The packages that a model type needs and ms-swift does not install."""
     return _OF_MODELS.get(kind, ())
 
@@ -65,7 +65,7 @@ def of_kind(kind: str) -> tuple[str, ...]:
 def companions(version: Version) -> Mapping[str, str]:
     """The packages beside a release of ms-swift in an environment, with their releases."""
     held = [each for since, each in _ENGINE if version >= Version(since)]
-    return {**brought(version), "vllm": held[-1] if held else _ENGINE[0][1]}
+    return {**installed_releases(version), "vllm": held[-1] if held else _ENGINE[0][1]}
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:
@@ -74,7 +74,7 @@ def ranges(version: Version) -> Mapping[str, Releases]:
     return {name: Releases(text) for name, text in (held[-1] if held else _RANGES[0][1]).items()}
 
 
-def brought(version: Version) -> Mapping[str, str]:
+def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that are used beside a release of ms-swift, by package."""
     held = [found for since, found in _BROUGHT if version >= Version(since)]
     return held[-1] if held else _BROUGHT[0][1]

@@ -33,9 +33,9 @@ from tunec.targets.ms_swift.packages import (
     RELEASES,
     SUPPORTED,
     TRAINER,
-    brought,
     by_rlhf,
     companions,
+    installed_releases,
     ranges,
 )
 from tunec.targets.ms_swift.refusals import REFUSALS
@@ -104,7 +104,7 @@ def records(plan: Plan) -> tuple[Record, ...]:
     return (*chats, *(Record((each,)) for each in _ANSWERS))
 
 
-_releases: Final = other_releases(PACKAGE, ranges, brought)
+_releases: Final = other_releases(PACKAGE, ranges, installed_releases)
 _own_columns: Final = own_columns(
     is_of_pairs, "ms-swift reads", "ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py"
 )

@@ -87,7 +87,7 @@ def _evaluating() -> Iterator[Entry]:
         )
 
 
-def of_the_trainer() -> Iterator[Entry]:
+def trainer_rows() -> Iterator[Entry]:
     """The rows of TrainingArguments, with ms-swift's defaults."""
     rows = (
         *training.BATCH,
@@ -125,5 +125,5 @@ TRAINING: Final = (
         absent=_rate({}),
     ),
     constant("add_version", False, f"{_SFT}: else a folder of its own below output_dir"),
-    *of_the_trainer(),
+    *trainer_rows(),
 )

@@ -23,10 +23,10 @@ checkpoint format."""
 
 def ranges(version: Version) -> Mapping[str, Releases]:
     """The ranges that a release accepts, by package."""
-    return {"transformers": Releases(f"=={brought(version)['transformers']}")}
+    return {"transformers": Releases(f"=={installed_releases(version)['transformers']}")}
 
 
-def brought(version: Version) -> Mapping[str, str]:
+def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that are used beside a release, by package."""
     held = [found for since, found in _BROUGHT if version >= Version(since)]
     return held[-1] if held else _BROUGHT[0][1]

@@ -23,7 +23,7 @@ from tunec.targets.nemo_automodel.packages import (
     NAME,
     RELEASES,
     SUPPORTED,
-    brought,
+    installed_releases,
     ranges,
 )
 from tunec.targets.nemo_automodel.refusals import REFUSALS
@@ -66,7 +66,7 @@ CONFIG: Final = File(
     ),
     recognise=_is_nemo,
     schema=schema_of(NAME, RELEASES, NAME),
-    check=other_releases(NAME, ranges, brought),
+    check=other_releases(NAME, ranges, installed_releases),
     leaves=LEAVES,
     foreign=foreign,
     reads_powers=True,
@@ -192,7 +192,7 @@ TARGET: Final = Target(
     takes_fsdp=True,
     check=_check,
     beside={"transformers": TRANSFORMERS, PEFT: PEFT_RELEASES},
-    companions=brought,
+    companions=installed_releases,
     entry=entry,
     run_by="trl",
     counting=counting,

@@ -24,15 +24,15 @@ _PINNED: Final = ("transformers", "deepspeed")
 
 def companions(version: Version) -> Mapping[str, str]:
     """The packages beside a release of OpenRLHF; its wheels pin FlashAttention."""
-    return {**brought(version), "flash-attn": "2.8.3"}
+    return {**installed_releases(version), "flash-attn": "2.8.3"}
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:
     """The ranges that a release of OpenRLHF accepts, by package."""
-    return {name: Releases(f"=={brought(version)[name]}") for name in _PINNED}
+    return {name: Releases(f"=={installed_releases(version)[name]}") for name in _PINNED}
 
 
-def brought(version: Version) -> Mapping[str, str]:
+def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that are used beside a release of OpenRLHF, by package."""
     held = [found for since, found in _BROUGHT if version >= Version(since)]
     return held[-1] if held else _BROUGHT[0][1]

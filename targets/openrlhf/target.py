@@ -34,8 +34,8 @@ from tunec.targets.openrlhf.packages import (
     PACKAGE,
     RELEASES,
     SUPPORTED,
-    brought,
     companions,
+    installed_releases,
     ranges,
 )
 from tunec.targets.openrlhf.refusals import REFUSALS
@@ -88,7 +88,7 @@ _ROWS: Final[Mapping[str, tuple[Entry, ...]]] = {
 
 
 def _check_releases(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
-    yield from other_releases(PACKAGE, ranges, brought)(plan, dialect)
+    yield from other_releases(PACKAGE, ranges, installed_releases)(plan, dialect)
     yield from refusals(plan, dialect)
 
 

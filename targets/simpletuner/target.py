@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.counting import Counting, of_accumulations
+from tunec.compiler.analyses.counting import Counting, count_accumulations
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
@@ -177,7 +177,7 @@ def _counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     3.1.6 and 4.10.1 helpers/metadata/backends/discovery.py `__len__`, helpers/training/ trainer.py
     `train`, although `_recalculate_training_steps` counts the rest of each epoch as a step.
     """
-    return Counting(f"simpletuner {dialect['']}", of_accumulations, is_exact=False)
+    return Counting(f"simpletuner {dialect['']}", count_accumulations, is_exact=False)
 
 
 TARGET: Final = Target(

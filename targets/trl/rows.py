@@ -20,7 +20,7 @@ _RATE: Final = "optimizer.learning_rate"
 _SEQUENCE: Final = "data.sequence"
 
 
-def of_transformers(entry: Entry) -> Entry:
+def transformers_row(entry: Entry) -> Entry:
     """A row whose releases are those of transformers, in a target whose own package is trl."""
     return entry if entry.package else replace(entry, package="transformers")
 
@@ -53,13 +53,13 @@ _ENTRIES: Final = tuple(
 )
 """The rows for `trl sft`, with the data card in this target's folder."""
 _SFT: Final = tuple(
-    row for each in _ENTRIES for row in map(of_transformers, _listed(_strict(each)))
+    row for each in _ENTRIES for row in map(transformers_row, _listed(_strict(each)))
 )
 _OWN: Final = frozenset(
     {*map(id, (*SAMPLES, *LOSS, *OFFLOADING, *WIDENING)), id(TRL_LEARNING_RATE)}
 )
 _SHARED: Final = tuple(
-    row for each in _ENTRIES if id(each) not in _OWN for row in map(of_transformers, _listed(each))
+    row for each in _ENTRIES if id(each) not in _OWN for row in map(transformers_row, _listed(each))
 )
 """Rows for data set, model, adapter and the Trainer's arguments."""
 

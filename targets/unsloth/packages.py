@@ -48,7 +48,7 @@ _TORCH: Final[tuple[tuple[str, Mapping[str, str]], ...]] = (
 
 def companions(version: Version) -> Mapping[str, str]:
     """The packages beside a release of Unsloth in an environment, with their releases."""
-    return {**brought(version), **_held(_TORCH, version)}
+    return {**installed_releases(version), **_held(_TORCH, version)}
 
 
 def _held(table: tuple[tuple[str, Mapping[str, str]], ...], version: Version) -> Mapping[str, str]:
@@ -61,6 +61,6 @@ def ranges(version: Version) -> Mapping[str, Releases]:
     return {name: Releases(text) for name, text in _held(_RANGES, version).items()}
 
 
-def brought(version: Version) -> Mapping[str, str]:
+def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that are used beside a release of Unsloth, by package."""
     return _held(_INSTALLED, version)

@@ -25,8 +25,8 @@ from tunec.targets.unsloth.packages import (
     RELEASES,
     SUPPORTED,
     TRAINER,
-    brought,
     companions,
+    installed_releases,
     ranges,
 )
 from tunec.targets.unsloth.refusals import REFUSALS
@@ -113,7 +113,7 @@ CONFIG: Final = File(
     ),
     recognise=_is_unsloth,
     schema=schema_of(PACKAGE, RELEASES, PACKAGE),
-    check=other_releases(PACKAGE, ranges, brought),
+    check=other_releases(PACKAGE, ranges, installed_releases),
     leaves=LEAVES,
 )
 

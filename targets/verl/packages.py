@@ -36,7 +36,7 @@ possible one is 0.5.14."""
 def companions(version: Version) -> Mapping[str, str]:
     """The packages beside a release of verl in an environment, with their releases."""
     held = [found for since, found in _ENGINES if version >= Version(since)]
-    return {**brought(version), **(held[-1] if held else _ENGINES[0][1])}
+    return {**installed_releases(version), **(held[-1] if held else _ENGINES[0][1])}
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:
@@ -45,7 +45,7 @@ def ranges(version: Version) -> Mapping[str, Releases]:
     return {name: Releases(text) for name, text in (held[-1] if held else {}).items()}
 
 
-def brought(version: Version) -> Mapping[str, str]:
+def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that are used beside a release of verl, by package."""
     held = [found for since, found in _BROUGHT if version >= Version(since)]
     return held[-1] if held else _BROUGHT[0][1]

@@ -24,8 +24,8 @@ from tunec.targets.verl.packages import (
     RELEASES,
     SOURCE,
     SUPPORTED,
-    brought,
     companions,
+    installed_releases,
     ranges,
 )
 from tunec.targets.verl.refusals import REFUSALS
@@ -99,7 +99,7 @@ CONFIG: Final = File(
     recognise=_is_sft,
     schema=schema_of(PACKAGE, RELEASES, PACKAGE),
     when=is_supervised,
-    check=other_releases(PACKAGE, ranges, brought),
+    check=other_releases(PACKAGE, ranges, installed_releases),
     phrases=(every_layer("model"),),
 )
 GRPO: Final = File(
@@ -115,7 +115,7 @@ GRPO: Final = File(
     recognise=_is_grpo,
     schema=schema_of(f"{PACKAGE}/{_REWARDED}", RELEASES, PACKAGE),
     when=is_rewarded,
-    check=other_releases(PACKAGE, ranges, brought),
+    check=other_releases(PACKAGE, ranges, installed_releases),
     phrases=(every_layer("actor_rollout_ref.model"),),
 )
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.analyses.counting import Counting, of_one_stream
+from tunec.compiler.analyses.counting import Counting, count_one_stream
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases
 from tunec.compiler.start_commands import Start
@@ -85,7 +85,7 @@ REFUSALS: Final = (
 
 def _counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     """An epoch is a part of one stream of samples: data_utils/datasets.py `RandomDataset`."""
-    return Counting(f"SwissArmyTransformer {dialect['']}", of_one_stream)
+    return Counting(f"SwissArmyTransformer {dialect['']}", count_one_stream)
 
 
 _REQUIRES: Final[Mapping[str, Any]] = {

@@ -28,7 +28,7 @@ from tunec.compiler.analyses.cadence import (
     saving_steps,
     steps_between,
 )
-from tunec.compiler.analyses.counting import Epoch, of_whole_and_partial
+from tunec.compiler.analyses.counting import Epoch, count_whole_and_partial
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_mapping
 from tunec.targets.registry import REGISTRY
@@ -85,7 +85,7 @@ def test_samples_are_counted_as_the_trainer_counts_them(epoch, epochs):
     loader = dealt(DataLoader(range(epoch.rows), batch_size=epoch.micro), epoch)
     assert len(loader) == epoch.micro_batches
     assert sum(1 for _ in loader) == epoch.micro_batches
-    assert of_whole_and_partial(epoch, epochs) == counted(loader, epoch, epochs)
+    assert count_whole_and_partial(epoch, epochs) == counted(loader, epoch, epochs)
 
 
 @given(epochs_of_prompts(), EPOCHS)
@@ -101,13 +101,13 @@ def test_prompts_are_counted_as_trl_s_own_sampler_gives_them(epoch, epochs):
     )
     at_once = epoch.micro * epoch.accumulation
     loader = dealt(DataLoader(data, batch_size=at_once, sampler=sampler), epoch)
-    assert of_whole_and_partial(epoch, epochs) == counted(loader, epoch, epochs)
+    assert count_whole_and_partial(epoch, epochs) == counted(loader, epoch, epochs)
 
 
 def test_ninety_thousand_prompts():
     epoch = Epoch(90_000, 4, 1, 8, answers=8)
     assert epoch.prompts_a_step == 4
-    assert of_whole_and_partial(epoch, 1) == 22_500
+    assert count_whole_and_partial(epoch, 1) == 22_500
 
 
 @given(st.integers(1, 3000), st.integers(1, 40))
@@ -215,7 +215,7 @@ def test_pairs_are_counted_as_dpo_trainer_counts_them(trainer, every_pair, epoch
     assert len(loader) == epoch.micro_batches
     trainer.args.num_train_epochs = epochs
     counted = trainer.set_initial_training_values(trainer.args, loader)[-1]
-    assert of_whole_and_partial(epoch, epochs) == counted
+    assert count_whole_and_partial(epoch, epochs) == counted
 
 
 def test_a_micro_batch_of_pairs_is_twice_as_many_sequences(trainer, every_pair):

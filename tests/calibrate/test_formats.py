@@ -19,7 +19,7 @@ from tunec.schemas.units import GIB, MIB
 def test_the_bar_comes_before_the_mean_over_the_whole_run():
     found = together(lines.read(logs.TRAINER))
     assert (found.seconds, found.steps) == (3.0, 99)
-    (mean,) = records.of_state({"log_history": list(lines.mappings(logs.TRAINER))})
+    (mean,) = records.parse_trainer_state({"log_history": list(lines.mappings(logs.TRAINER))})
     assert mean.seconds == pytest.approx(1 / 0.3226)
     assert mean.steps == 100
 

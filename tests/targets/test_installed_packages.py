@@ -52,12 +52,12 @@ def test_a_job_installs_the_trainer_in_the_releases_that_it_takes(trainer):
     for release in (target.releases[-1], target.latest):
         found, torch = packages(TRAINERS[trainer], f"{trainer}@{release}")
         assert found[target.package] == release
-        brought = target.companions(Version(release))
-        assert brought["transformers"] == found["transformers"]
-        for name in brought.keys() & found.keys():
-            assert found[name] in (brought[name], ""), name
+        installed_releases = target.companions(Version(release))
+        assert installed_releases["transformers"] == found["transformers"]
+        for name in installed_releases.keys() & found.keys():
+            assert found[name] in (installed_releases[name], ""), name
         assert torch is not None
-        assert torch.startswith(brought.get("torch", USUAL.get(trainer, "2.13.0")))
+        assert torch.startswith(installed_releases.get("torch", USUAL.get(trainer, "2.13.0")))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tunec.compiler.frontend.load import load_text
 from tunec.compiler.read import found_plain, read
 from tunec.targets.registry import TARGETS
 from tunec.targets.unsloth.names import copy_of
-from tunec.targets.unsloth.packages import RELEASES, brought, ranges
+from tunec.targets.unsloth.packages import RELEASES, installed_releases, ranges
 from tunec.targets.unsloth.target import TARGET
 
 BASE = {
@@ -155,8 +155,8 @@ def test_dora_came_later(release):
 
 
 def test_a_release_older_than_those_that_were_read_brings_nothing_that_is_known() -> None:
-    assert brought(Version("2024.8")) == ranges(Version("2024.8")) == {}
-    assert brought(Version("2026.9.14"))["transformers"] == "5.5.0"
+    assert installed_releases(Version("2024.8")) == ranges(Version("2024.8")) == {}
+    assert installed_releases(Version("2026.9.14"))["transformers"] == "5.5.0"
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def as_padded(workload: Workload, layout: Layout) -> Workload:
     slowest = _padded(workload, batch.micro * ranks)
     gathers = layout.zero.stage == 3 or layout.fsdp.sharding != "none"
     evened = 1 if gathers else sqrt(batch.accumulation)
-    return of_length(workload, own + (slowest - own) / evened)
+    return with_length(workload, own + (slowest - own) / evened)
 
 
 @cached(1024)
@@ -98,7 +98,7 @@ def _padded(workload: Workload, draws: int) -> float:
     return padded_length(workload.lengths, workload.data.sequence, draws)
 
 
-def of_length(workload: Workload, tokens: float) -> Workload:
+def with_length(workload: Workload, tokens: float) -> Workload:
     """The workload with samples of `tokens` text tokens; the same object for equal inputs."""
     return _of_length(workload, max(1, round(tokens)))
 

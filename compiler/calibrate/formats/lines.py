@@ -54,7 +54,7 @@ def number(value: Any) -> float | None:
     return found if 0 <= found < float("inf") else None
 
 
-def of_trainer(logs: Sequence[Mapping[str, Any]], source: str) -> Observation | None:
+def parse_trainer_logs(logs: Sequence[Mapping[str, Any]], source: str) -> Observation | None:
     """The observation in the Trainer's logs: its mean over the whole run, and Axolotl's memory."""
     rates = [rate for each in logs if (rate := number(each.get("train_steps_per_second")))]
     times = [time for each in logs if (time := number(each.get("train_runtime")))]
@@ -74,7 +74,7 @@ def _most(logs: Sequence[Mapping[str, Any]], *keys: str) -> int | None:
     return round(max(sizes) * GIB) if sizes else None
 
 
-def of_bar(text: str) -> Observation | None:
+def parse_progress_bar(text: str) -> Observation | None:
     """The observation in a bar: from the end of the first step to the last, in whole seconds."""
     runs: dict[int, dict[int, float]] = {}
     for found in _BAR.finditer(text):
@@ -95,7 +95,7 @@ def _clock(text: str) -> float:
     return seconds
 
 
-def of_throughput(text: str) -> Observation | None:
+def parse_throughput(text: str) -> Observation | None:
     """DeepSpeed's last rate of samples per second, and the most memory that was allocated."""
     found = list(_SPEED.finditer(text))
     if not found:
@@ -113,7 +113,7 @@ _PARTS: Final = {"bwd_allreduce": "exchange", "step": "update"}
 _WHOLE: Final = frozenset({"fwd", "bwd", "step"})
 
 
-def of_clocks(text: str) -> Observation | None:
+def parse_clocks(text: str) -> Observation | None:
     """DeepSpeed's clocks of whole steps and of their parts.
 
     `bwd` includes `bwd_inner` and `bwd_allreduce`.
@@ -141,10 +141,10 @@ def read(text: str) -> list[Observation]:
     """All observations in the lines of a log."""
     text = text.replace("\r", "\n")
     told = (
-        of_clocks(text),
-        of_throughput(text),
-        of_bar(text),
-        of_trainer(list(mappings(text)), "lines of the Trainer"),
+        parse_clocks(text),
+        parse_throughput(text),
+        parse_progress_bar(text),
+        parse_trainer_logs(list(mappings(text)), "lines of the Trainer"),
     )
     days = _DAY.findall(text)
     found = [each for each in told if each is not None]

@@ -11,23 +11,23 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tunec.compiler.calibrate.formats.lines import number, of_trainer
+from tunec.compiler.calibrate.formats.lines import number, parse_trainer_logs
 from tunec.compiler.calibrate.observation import Observation, typical
 
 _ALLOCATED: Final = "allocated_bytes.all.peak"
 _RESERVED: Final = "reserved_bytes.all.peak"
 
 
-def of_state(found: Any) -> list[Observation]:
+def parse_trainer_state(found: Any) -> list[Observation]:
     """`trainer_state.json`, which has the time only at the end of a run."""
     if not isinstance(found, Mapping) or not isinstance(found.get("log_history"), list):
         return []
     logs = [each for each in found["log_history"] if isinstance(each, Mapping)]
-    shown = of_trainer(logs, "trainer_state.json")
+    shown = parse_trainer_logs(logs, "trainer_state.json")
     return [shown] if shown is not None else []
 
 
-def of_statistics(found: Any) -> list[Observation]:
+def parse_statistics(found: Any) -> list[Observation]:
     """`torch.cuda.memory_stats()` of one device, or a list of several."""
     every = found if isinstance(found, list) else [found]
     stats = [each for each in every if isinstance(each, Mapping) and _ALLOCATED in each]
@@ -47,7 +47,7 @@ def _largest(stats: Sequence[Mapping[str, Any]], key: str) -> int | None:
     return max(sizes, default=None)
 
 
-def of_factory(lines: Sequence[Mapping[str, Any]]) -> list[Observation]:
+def parse_llamafactory_log(lines: Sequence[Mapping[str, Any]]) -> list[Observation]:
     """LLaMA-Factory's `trainer_log.jsonl`: from the first logged step to the last."""
     points = [
         (int(step), _clock(str(each["elapsed_time"])))
@@ -72,7 +72,7 @@ def _clock(text: str) -> float:
     return seconds + 86_400 * (number(days) or 0.0)
 
 
-def of_probe(lines: Sequence[Mapping[str, Any]]) -> list[Observation]:
+def parse_probe_records(lines: Sequence[Mapping[str, Any]]) -> list[Observation]:
     """The records of a bundle's probe since its last start."""
     starts = [at for at, each in enumerate(lines) if each.get("event") == "start"]
     if not starts:
@@ -106,7 +106,7 @@ def read(text: str) -> list[Observation]:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    return of_state(found) or of_statistics(found)
+    return parse_trainer_state(found) or parse_statistics(found)
 
 
 def read_lines(text: str) -> list[Observation]:
@@ -119,4 +119,4 @@ def read_lines(text: str) -> list[Observation]:
             continue
         if isinstance(found, dict):
             lines.append(found)
-    return of_probe(lines) or of_factory(lines)
+    return parse_probe_records(lines) or parse_llamafactory_log(lines)

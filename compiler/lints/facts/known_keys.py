@@ -242,7 +242,7 @@ _STRICT: Final = "trl>=0.19"
 file that no class has; v0.19.0 raises ValueError: Unknown arguments from config file."""
 
 
-def of_unknown(run: LintContext, document: Document) -> Consequence:
+def consequence_of_unknown(run: LintContext, document: Document) -> Consequence:
     """What happens to a key that the reader of a file or of flags does not know."""
     if document.kind == "axolotl":
         return "silent"

@@ -252,7 +252,7 @@ _SIZES: Final = {
 peft 0.15.2 to 0.21.2 tuners/oft/config.py, 0.13.2 to 0.21.2 tuners/boft/config.py."""
 
 
-def of_blocks(run: LintContext) -> Iterator[Finding]:
+def refused_block_sizes(run: LintContext) -> Iterator[Finding]:
     """Findings about refused block sizes of OFT and BOFT."""
     for document in run.of("peft"):
         kind = str(document.value("peft_type"))

@@ -2,7 +2,7 @@
 
 from tunec.compiler.analyses.measurements import as_ran
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.compiler.analyses.time.account import TimeAccount, of_length, step_time
+from tunec.compiler.analyses.time.account import TimeAccount, step_time, with_length
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
@@ -24,7 +24,7 @@ def accounted(facts: Facts, draft: Draft) -> TimeAccount | None:
 def step_seconds_of(facts: Facts, draft: Draft, tokens: float) -> float | None:
     """Like `step_seconds`, for samples or packed rows of this many tokens, padding included."""
     problem = problem_of(facts, draft)
-    found = _forecast(facts, draft, of_length(problem.workload, tokens), problem.machine)
+    found = _forecast(facts, draft, with_length(problem.workload, tokens), problem.machine)
     return None if found is None else found.step_seconds
 
 

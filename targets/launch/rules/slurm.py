@@ -161,7 +161,10 @@ def more_than_allocated(run: LintContext) -> Iterator[Finding]:
         batch = batch_of(run, document)
         if batch is None:
             continue
-        started, given = per_node(document) or of_file(run, document), _given(run, batch)
+        started, given = (
+            per_node(document) or processes_by_accelerate(run, document),
+            _given(run, batch),
+        )
         if started is not None and given is not None and started[0] > given[0]:
             yield _devices(*started, *given)
         nodes, allocated = document.get("nodes"), batch.get("nodes")
@@ -170,7 +173,7 @@ def more_than_allocated(run: LintContext) -> Iterator[Finding]:
             yield _nodes(nodes, allocated)
 
 
-def of_file(run: LintContext, document: Document) -> tuple[int, Place] | None:
+def processes_by_accelerate(run: LintContext, document: Document) -> tuple[int, Place] | None:
     """The processes of a node by accelerate's file, if the command sets no number."""
     files = run.of("accelerate") if document.value("launcher") == "accelerate" else ()
     said = ("processes", "flags.num_processes", "nodes", "flags.num_machines")

@@ -18,7 +18,7 @@ from tunec.compiler.lints.facts.launch import (
 )
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
-from tunec.targets.launch.rules.slurm import given_to, of_file
+from tunec.targets.launch.rules.slurm import given_to, processes_by_accelerate
 
 
 @rule(
@@ -201,7 +201,7 @@ def more_processes_than_visible(run: LintContext) -> Iterator[Finding]:
     """There are more processes on a node than visible devices."""
     for document in launches(run, "torchrun", "accelerate"):
         found, visible = per_node(document), variable(document, "CUDA_VISIBLE_DEVICES")
-        found = found or of_file(run, document)
+        found = found or processes_by_accelerate(run, document)
         if found is not None and visible is not None:
             yield from _compared(*found, visible)
     for document in run.of("accelerate"):

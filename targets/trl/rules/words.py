@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.known_keys import of_unknown
+from tunec.compiler.lints.facts.known_keys import consequence_of_unknown
 from tunec.compiler.lints.facts.training_loop import trl
 from tunec.compiler.lints.kinds import own_keys
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
@@ -59,7 +59,7 @@ def trl_recipe_refused(run: LintContext) -> Iterator[Finding]:
     for document in run.of(*TRL):
         if document.is_view or document.format == "shell" or not _is_for_scripts(document):
             continue
-        consequence = of_unknown(run, document)
+        consequence = consequence_of_unknown(run, document)
         for key, (meant, whose) in _MEANT.items():
             at = document.get(key)
             if at is None:

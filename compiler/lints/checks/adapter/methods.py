@@ -11,7 +11,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.effective import releases_around
 from tunec.compiler.lints.facts.known_keys import fields_ever
-from tunec.compiler.lints.facts.model import of_blocks
+from tunec.compiler.lints.facts.model import refused_block_sizes
 from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
@@ -215,7 +215,7 @@ def adapter_method_refused(run: LintContext) -> Iterator[Finding]:
         yield from _ranks_of_adalora(document)
         yield from _of_ia3(document)
         yield from _of_prefixes(run, document)
-    yield from of_blocks(run)
+    yield from refused_block_sizes(run)
 
 
 def _unread(run: LintContext, document: Document, need: Need) -> Iterator[Finding]:

@@ -12,11 +12,11 @@ from tunec.compiler.lints.facts.key_releases import came_later, former, no_more,
 from tunec.compiler.lints.facts.known_keys import (
     CLASSES,
     around,
+    consequence_of_unknown,
     fields_of,
     having,
     keys_ever,
     may_be_dropped,
-    of_unknown,
     package_of,
     releases_of,
 )
@@ -74,7 +74,7 @@ def _reported(run: LintContext, document: Document, found: list[Finding]) -> Ite
         else:
             yield each
     if doubtful:
-        yield perhaps(package_of(kind), doubtful, of_unknown(run, document))
+        yield perhaps(package_of(kind), doubtful, consequence_of_unknown(run, document))
 
 
 def _of_document(run: LintContext, document: Document, here: tuple[str, ...]) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def is_patched(text: str) -> bool:
 def _too_new(run: LintContext, place: Place, came: str) -> Finding:
     """Report a key that was added between the known releases, after the release in use."""
     kind, path = place.document.kind, place.path
-    consequence = of_unknown(run, place.document)
+    consequence = consequence_of_unknown(run, place.document)
     moved = former_name(package_of(kind), path)
     new = moved.old if moved is not None else None
     return Finding(
@@ -163,7 +163,7 @@ def _of_before(run: LintContext, place: Place, since: str, new: str | None) -> I
             (place.key_label("of the classes that were before"),),
             ("a key that no class of the script has is refused",),
             f"write `{new}`" if new else "remove it",
-            consequence=of_unknown(run, place.document),
+            consequence=consequence_of_unknown(run, place.document),
             severity=None if runs else "warning",
         )
 
@@ -173,7 +173,7 @@ def _of_another_method(run: LintContext, place: Place) -> Iterator[Finding]:
     owners = [each for each in CLASSES if place.path in keys_ever(each)]
     if not owners or place.path in _SHARED:
         return
-    consequence = of_unknown(run, place.document)
+    consequence = consequence_of_unknown(run, place.document)
     is_dropped = consequence == "silent" or may_be_dropped(run, place.document)
     why = (
         _DROPPED if consequence == "silent" else "a key that no class of the script has is refused"
@@ -209,7 +209,7 @@ def _of_the_model(run: LintContext, document: Document) -> Iterator[Finding]:
         ("0.25 and 0.26 have both names", "a key that no class of the script has is refused"),
         "write `dtype`" if is_free else "remove it",
         Fix((at.renamed("dtype"),), "safe") if is_free else None,
-        consequence=of_unknown(run, document),
+        consequence=consequence_of_unknown(run, document),
     )
 
 
@@ -244,7 +244,7 @@ def _finding(
     run: LintContext, kind: str, path: str, place: Place, known: tuple[str, ...]
 ) -> Finding:
     release = run.release(package_of(kind))
-    consequence = of_unknown(run, place.document)
+    consequence = consequence_of_unknown(run, place.document)
     new, is_same = _other_name(kind, path)
     if new is not None and (
         not having(kind, new, around(run, kind)) or new in place.document.found

@@ -20,6 +20,7 @@ from tunec.compiler.lints.facts.known_keys import (
     TOOLS,
     WHOLE_FLAGS,
     around,
+    consequence_of_unknown,
     fields_of,
     foreign_keys,
     homes_of,
@@ -30,7 +31,6 @@ from tunec.compiler.lints.facts.known_keys import (
     known_at,
     known_in_other_releases,
     may_be_dropped,
-    of_unknown,
     script_keys,
 )
 from tunec.compiler.lints.rule import Consequence, Finding, rule
@@ -104,7 +104,7 @@ def is_near(name: str, keys: frozenset[str]) -> bool:
 
 
 def _misspelt(run: LintContext, place: Place, near: str) -> Finding:
-    consequence = of_unknown(run, place.document)
+    consequence = consequence_of_unknown(run, place.document)
     silent, is_free = consequence == "silent", near not in place.document.found
     return Finding(
         f"{place.document.kind} has no key `{place.path}`",

@@ -7,7 +7,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
-from tunec.compiler.lints.facts.known_keys import TOOLS, keys_ever, of_unknown
+from tunec.compiler.lints.facts.known_keys import TOOLS, consequence_of_unknown, keys_ever
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _CONCEPTS: Final[tuple[Mapping[str, str], ...]] = (
@@ -123,7 +123,7 @@ def _finding(
 ) -> Finding:
     rename, mine = names
     kind = place.document.kind if place.document.kind in TOOLS else "hf"
-    consequence = of_unknown(run, place.document)
+    consequence = consequence_of_unknown(run, place.document)
     silent = consequence == "silent"
     word = _WORDS.get(owner, owner)
     return Finding(
