@@ -21,7 +21,7 @@ _CHANNELS: Final = (
     *("in_channels", "in_visual_dim", "num_channels_latents", "io_channels", "latent_dim"),
     "sample_channels",
 )
-"""Config keys with the channels of the latents to be painted; the first that is set counts."""
+"""Config keys with the channels of the denoised latents; the first that is set counts."""
 
 
 class Grid(Struct, frozen=True):
@@ -48,7 +48,7 @@ class Given(Struct, frozen=True):
     patch: tuple[int, int, int]
     """Latent elements of a token: over time, height and width."""
     pictures: int = 0
-    """The number of reference pictures, of the same size as the picture to be painted."""
+    """The number of reference images, each of the generated image's size."""
 
     def zeros(self, *shape: int) -> torch.Tensor:
         """A tensor of zeros for all samples."""
@@ -96,7 +96,7 @@ class Given(Struct, frozen=True):
 
     @property
     def channels(self) -> int:
-        """Channels of the latents to be painted. Raises Untraceable if the config has none."""
+        """Channels of the denoised latents. Raises Untraceable if the config has none."""
         found = self.get(*_CHANNELS)
         if not isinstance(found, int):
             raise Untraceable("its config does not say how many channels the picture has")
@@ -113,7 +113,7 @@ class Given(Struct, frozen=True):
         return found
 
     def latents(self, layout: Layout, channels: int) -> torch.Tensor:
-        """The noisy latents to be painted."""
+        """The noisy latents."""
         frames, high, wide = self.latent
         shapes = {
             "packed": (self.tokens, channels),

@@ -92,7 +92,7 @@ def loss_of(subject: Subject, model: Any, batch: Batch, reference: Any = None) -
 
 
 def _painted(subject: Subject, predicted: torch.Tensor) -> torch.Tensor:
-    """The prediction of the picture to be painted, which precedes those of the reference pictures.
+    """The prediction of the generated image, which precedes those of the reference images.
 
     simpletuner 4.10.1 `helpers/models/qwen_image/model.py`, `_model_predict_edit_plus`.
     """
