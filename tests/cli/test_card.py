@@ -3,27 +3,15 @@
 import json
 
 import pytest
+from tests.tables import table
 
 from tunec.compiler.tracing.derivation import derived
 from tunec.schemas.models.catalogue import card as card_of_the_catalogue
 from tunec.schemas.models.derived_card import card_name
 
-GPT_OSS = {
-    "model_type": "gpt_oss",
-    "vocab_size": 1536,
-    "hidden_size": 256,
-    "intermediate_size": 704,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 64,
-    "max_position_embeddings": 4096,
-    "tie_word_embeddings": False,
-    "num_experts_per_tok": 2,
-    "num_local_experts": 8,
-    "sliding_window": 128,
-    "layer_types": ["sliding_attention", "full_attention"],
-}
+TABLES = table(__file__)
+
+GPT_OSS = TABLES["GPT_OSS"]
 
 
 @pytest.fixture(scope="module")
@@ -220,33 +208,7 @@ def test_a_card_of_an_older_version_is_made_anew(tunec, tmp_path, cache, card, m
     assert "pip install 'tunec[trace]' && tunec card" in refused.err
 
 
-REMOTE = {
-    "configuration_mine.py": (
-        "from transformers import LlamaConfig\n\n\n"
-        "class MineConfig(LlamaConfig):\n    model_type = 'mine'\n"
-    ),
-    "modeling_mine.py": (
-        "from transformers import LlamaForCausalLM\n\n"
-        "from .configuration_mine import MineConfig\n\n\n"
-        "class MineForCausalLM(LlamaForCausalLM):\n    config_class = MineConfig\n"
-    ),
-    "config.json": json.dumps(
-        {
-            "model_type": "mine",
-            "auto_map": {
-                "AutoConfig": "configuration_mine.MineConfig",
-                "AutoModelForCausalLM": "modeling_mine.MineForCausalLM",
-            },
-            "hidden_size": 256,
-            "intermediate_size": 704,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "vocab_size": 1536,
-            "max_position_embeddings": 4096,
-        }
-    ),
-}
+REMOTE = TABLES["REMOTE"]
 
 
 def test_code_of_the_repository_is_run_where_it_is_trusted(tunec, tmp_path):

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from tests.cli.shell import FIVE, files_below
-from tests.tables import rows
+from tests.tables import rows, table
+
+TABLES = table(__file__)
 
 TUNEC = f'"{sys.executable}" -m tunec'
 
@@ -215,20 +217,7 @@ def test_a_node_of_many_needs_as_much_memory_as_one_alone(tunec):
 DIGITS = "1" * 5000
 
 
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        (f"tunec lint {'a' * 300}", 2),
-        (f"tunec plan {'a' * 300}", 1),
-        (f"tunec compile {FIVE} --target deepspeed@{DIGITS}", 2),
-        (f"tunec lint ds.json --software transformers={DIGITS}", 2),
-        ("tunec lint ds.json --software transformers==5.16.1", 1),
-        ("tunec lint launch.sh", 1),
-        ("tunec lint args.yaml", 1),
-        ("tunec lint adapter_config.json", 1),
-        ("tunec lint cookbook.sh --hardware a100-80g-x8", 1),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_what_no_program_takes_is_told"))
 def test_what_no_program_takes_is_told(line, code, tmp_path):
     long = DIGITS[:311]
     texts = {
@@ -259,24 +248,7 @@ def test_what_a_file_says_moves_no_terminal(form, tmp_path):
     assert_still(done.stdout + done.stderr)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "tunec $ODD",
-        "tunec plan $ODD",
-        "tunec plan x.yaml --set $ODD=1",
-        f"tunec plan {FIVE} --hardware $ODD",
-        f"tunec compile {FIVE} --target $ODD",
-        "tunec lint $ODD",
-        "tunec explain $ODD",
-        "tunec card $ODD",
-        f"tunec card {FIVE} -o $ODD/x/",
-        "tunec verify $ODD",
-        "tunec diff $ODD $ODD",
-        "tunec translate $ODD --to trl",
-        "tunec fleet $ODD -o out",
-    ],
-)
+@pytest.mark.parametrize("line", TABLES["test_what_the_command_line_says_moves_no_terminal"])
 def test_what_the_command_line_says_moves_no_terminal(line, tmp_path):
     line = line.replace("$ODD", "'" + ODD + "'")
     assert_still("".join((done := shell(line, text=True, cwd=tmp_path)).stdout + done.stderr))

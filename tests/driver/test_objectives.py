@@ -119,29 +119,7 @@ def test_a_step_holds_whole_groups_and_keeps_all_devices_busy():
     assert plan.generation.prompt + plan.generation.completion == plan.data.sequence
 
 
-@pytest.mark.parametrize(
-    ("changes", "code", "said"),
-    [
-        ({"objective": GRPO, "batch": {"global": 32}}, "E0805", "into groups of 6"),
-        ({"objective": {"dpo": {"reference": "resident"}}}, "E0804", "base model is the reference"),
-        (
-            {"objective": {"grpo": {"rewards": ["r"], "completion": 1024}}},
-            "E0804",
-            "no room for the prompt",
-        ),
-        (
-            {"objective": {"grpo": {"rewards": ["r"], "device_share": 0.5}}},
-            "E0804",
-            "device_share does not apply to transformers",
-        ),
-        (
-            {"objective": "dpo", "data": {"train": "a", "sequence": 512, "packing": True}},
-            "E0804",
-            "packed into one sequence",
-        ),
-        ({"objective": "dpo", "model": "qwen2.5-vl-3b"}, "E0804", "only for text models"),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_what_does_not_fit_an_objective_is_refused"))
 def test_what_does_not_fit_an_objective_is_refused(changes: dict[str, Any], code, said):
     found = planned(**changes)
     assert code in codes(found)

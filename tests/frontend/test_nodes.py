@@ -7,7 +7,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
+from tests.tables import rows, table
 
 from tunec.compiler.frontend import yaml_nodes
 from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, descend, place, plain, walk
@@ -70,49 +70,7 @@ def test_scalars_are_those_of_pyyaml(text):
     assert same(plain(node), expected)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1e-4", 1e-4),
-        ("1e4", 10000),
-        ("5e8", 500_000_000),
-        ("2.5e8", 250_000_000),
-        ("1.5", 1.5),
-        ("1.0", 1.0),
-        ("1e400", math.inf),
-        ("1e30", 1e30),
-        ("1e-999999999", 0.0),
-        ("1e999999999", math.inf),
-        ("1_000", 1000),
-        ("016", "016"),
-        ("1:30", "1:30"),
-        ("0x10", 16),
-        ("0o17", 15),
-        ("0b11", "0b11"),
-        ("yes", "yes"),
-        ("on", "on"),
-        ("True", True),
-        ("TRUE", True),
-        ("tRue", "tRue"),
-        ("~", None),
-        ("", None),
-        ("2024-01-01", "2024-01-01"),
-        ("=", "="),
-        (".inf", math.inf),
-        ("-.inf", -math.inf),
-        (".nan", math.nan),
-        ("0", 0),
-        ("-0", 0),
-        ("+5", 5),
-        ("1.", 1.0),
-        (".5", 0.5),
-        (".", "."),
-        ("-", "-"),
-        ("e5", "e5"),
-        ("1e", "1e"),
-        ("'5'", "5"),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_scalars_of_a_spec_are_of_the_core_schema"))
 def test_scalars_of_a_spec_are_of_the_core_schema(text, value):
     node, found = parse(f"x: {text}\n" if text != "-" else "x: '-'\n", "f", "spec")
     assert not found

@@ -173,21 +173,7 @@ def test_flags_of_ms_swift_are_its_own(command):
     assert plain(found.node) == {"model": "m", "dataset": ["a/b", "c/d"], "learning_rate": 1e-5}
 
 
-@pytest.mark.parametrize(
-    ("text", "is_shell"),
-    [
-        ("#!/usr/bin/env bash\n", True),
-        ("#!/usr/bin/env python\nimport torch\n", False),
-        ("A=1\nB=2\n", True),
-        ("torchrun --nproc_per_node 8 train.py\n", True),
-        ("cd x && CUDA_VISIBLE_DEVICES=0 python train.py\n", True),
-        ("bf16: true\n", False),
-        ("run_name: my trl run\npython: 3\n", False),
-        ('{"a": 1}', False),
-        ("[a]\nx = 1\n", False),
-        ("", False),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_scripts_are_known_by_their_content"))
 def test_scripts_are_known_by_their_content(text, is_shell):
     assert looks_like_shell(text) is is_shell
 

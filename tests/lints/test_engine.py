@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.lints.lint_asking import lint
-from tests.tables import table
+from tests.tables import rows, table
 
 import tunec
 from tunec.compiler.lints.edits import apply
@@ -23,20 +23,7 @@ def _run(texts: dict[str, str], **known: object):  # type: ignore[no-untyped-def
     return lint_texts(texts, READABLE, Environment(**known)).run  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "kind"),
-    [
-        ("a.txt", DS, "deepspeed"),
-        ("b.txt", "output_dir: out\nbf16: true\n", "hf"),
-        ("c.txt", '{"peft_type": "LORA", "r": 8}', "peft"),
-        ("d.txt", "distributed_type: DEEPSPEED\nnum_processes: 2\n", "accelerate"),
-        ("e.txt", "base_model: m\nmicro_batch_size: 2\ndatasets: []\n", "axolotl"),
-        ("f.txt", "model_name_or_path: m\nstage: sft\nfinetuning_type: lora\n", "llamafactory"),
-        ("g.txt", '{"model_family": "flux", "model_type": "lora"}', "simpletuner"),
-        ("h.txt", "#!/bin/bash\ntorchrun --nproc_per_node 4 train.py --bf16 True\n", "launch"),
-        ("i.txt", 'model_family = "flux"\nmodel_type = "lora"\n', "simpletuner"),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_a_file_is_told_by_its_content"))
 def test_a_file_is_told_by_its_content(name: str, text: str, kind: str) -> None:
     kinds = [document.kind for document in _run({name: text}).documents]
     assert kind in kinds
@@ -237,22 +224,7 @@ def test_a_key_that_came_with_a_release_tells_of_it(asked, told):
     assert run.runs(f"transformers{asked}") is told
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "named", "package", "taken"),
-    [
-        ("ds.json", DS, {}, "deepspeed", "0.19.8"),
-        ("ds.json", DS, {}, "transformers", "5.23.0"),
-        ("t.yaml", "output_dir: out\nbf16: true\n", {}, "transformers", "5.23.0"),
-        ("t.yaml", "output_dir: out\nbf16: true\n", {"trl": "0.21.0"}, "transformers", "4.55.4"),
-        (
-            "f.yaml",
-            "model_name_or_path: m\nstage: sft\nfinetuning_type: lora\n",
-            {},
-            "transformers",
-            "4.57.6",
-        ),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_only_a_program_that_runs_says_what_goes_with_it"))
 def test_only_a_program_that_runs_says_what_goes_with_it(name, text, named, package, taken):
     run = _run({name: text}, software=named)
     assert str(run.release(package).version) == taken

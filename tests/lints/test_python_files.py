@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.lints.lint_asking import Answer, lint
-from tests.tables import table
+from tests.tables import rows, table
 
 from tunec.compiler.frontend.nodes import plain
 from tunec.compiler.lints.formats import parse_text
@@ -501,20 +501,7 @@ def test_nothing_is_run(tmp_path: Path) -> None:
 _SET = "from transformers import TrainingArguments\n{}a = TrainingArguments('o', seed=1)\n{}\n"
 
 
-@pytest.mark.parametrize(
-    ("line", "value"),
-    [
-        ("a.learning_rate = 2e-5", 2e-5),
-        ("a.learning_rate = LR", 1e-3),
-        ("if a:\n    a.learning_rate = 2e-5", None),
-        ("def f():\n    a.learning_rate = 2e-5", None),
-        ("b = a\nb.learning_rate = 2e-5", None),
-        ("a.learning_rate = 1e-5\na.learning_rate = 2e-5", None),
-        ("setattr(a, 'learning_rate', 2e-5)", None),
-        ("a.learning_rate += 2e-5", None),
-        ("a = other()\na.learning_rate = 2e-5", None),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_an_attribute_counts_where_one_line_surely_sets_it"))
 def test_an_attribute_counts_where_one_line_surely_sets_it(line: str, value: float | None) -> None:
     found = _documents(_SET.format("LR = 1e-3\n", line))["hf"]
     assert found == {"output_dir": "o", "seed": 1} | ({"learning_rate": value} if value else {})

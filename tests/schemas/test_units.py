@@ -101,27 +101,7 @@ def test_the_offered_amount_is_one_that_machines_have(number, amount):
     assert parse_bytes(likely_bytes(str(number))) == amount
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("train.jsonl", "file"),
-        ("../data/Train.JSON", "file"),
-        ("~/rows.csv", "file"),
-        ("/data/part-0.parquet", "file"),
-        ("rows.arrow", "file"),
-        ("corpus.txt", "file"),
-        (".", "directory"),
-        ("../data", "directory"),
-        ("/data/chat", "directory"),
-        ("~/chat", "directory"),
-        ("photos/", "directory"),
-        ("trl-lib/Capybara", "name"),
-        ("imdb", "name"),
-        ("org/set.v1.5", "name"),
-        ("https://example.org/train.jsonl", "url"),
-        ("s3://bucket/train.jsonl", "url"),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_the_form_says_the_kind"))
 def test_the_form_says_the_kind(path, kind):
     """Suffix, beginning and end tell; nothing is looked up."""
     assert data_kind(path) == kind

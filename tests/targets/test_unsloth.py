@@ -52,29 +52,7 @@ def test_what_it_is_told_it_is_told():
     assert errors(compiled(SEEING)) == {}
 
 
-@pytest.mark.parametrize(
-    ("changes", "code", "text"),
-    [
-        ({"objective": "dpo"}, "E0901", "objective.kind"),
-        ({"hardware": "a100-80g-x8"}, "E0702", "one process drives one device"),
-        ({"method": "int8_lora"}, "E0901", "quantization.format"),
-        ({"method": {"qlora": {"format": "fp4"}}}, "E0901", "quantization.format"),
-        ({"data": {**BASE["data"], "evaluation": "e.jsonl"}}, "E0901", "data.evaluation"),
-        ({"data": {**BASE["data"], "train": ["a/b", "c/d"]}}, "E0901", "data.train"),
-        ({"train": {"epochs": 1.5}}, "E0901", "schedule.epochs"),
-        ({"method": {"lora": {"alpha": 16.5}}}, "E0901", "adapter.alpha"),
-        ({"method": {"lora": {"also_train": ["embed_tokens"]}}}, "E0901", "adapter.also_train"),
-        ({"train": {"report_to": ["mlflow"]}}, "E0901", "runtime.report_to"),
-        ({"train": {"output": "/data/out"}}, "E0905", "its own directory"),
-        ({"precision": "fp16"}, "E0905", "computes in bf16"),
-        ({"pin": {"states.trainable": "bf16"}}, "E0905", "trains adapters in fp32"),
-        ({"method": {"lora": {"targets": r".*\.q_proj"}}}, "E0905", "no regular expression"),
-        (
-            {"data": {"train": "t.jsonl", "sequence": 512}, "train": {"warmup": "3%"}},
-            *("E0905", "how many steps a share makes is not known"),
-        ),
-    ],
-)
+@pytest.mark.parametrize(*rows(__file__, "test_what_its_command_cannot_be_told_is_refused"))
 def test_what_its_command_cannot_be_told_is_refused(changes, code, text):
     result = compiled(changes)
     found = errors(result)
