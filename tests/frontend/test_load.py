@@ -36,62 +36,7 @@ train: {epochs: 3, learning_rate: 1e-4}
 software: {transformers: "4.40.2", deepspeed: "0.19"}
 pin: {zero.stage: 2}
 """
-LONG = """\
-# every section once
-tunec: 1
-name: chat.v2_qlora
-model: llama-3.1-8b
-method:
-  qlora:
-    rank: 16
-    alpha: 32
-    dropout: 5%
-    targets: [q_proj, k_proj, v_proj]
-    also_train: [embed_tokens]
-    format: nf4
-    double: true
-data:
-  train: data/train.jsonl
-  evaluation: data/dev.jsonl
-  samples: 52k
-  sequence: 4096
-  packing: true
-hardware: a100-80g-x8
-devices: {use: all, count: 4}
-budget:
-  gpu_memory: 90%
-  host_memory: 200 GiB
-batch:
-  global: 128
-train:
-  steps: 2_000
-  learning_rate: 2e-4
-  schedule: cosine
-  warmup: 3%
-  optimizer:
-    name: adamw_8bit
-    beta2: 0.95
-    weight_decay: 0.01
-  keep_checkpoints: null
-  seed: 7
-  output: out/${name}
-  report_to: [tensorboard]   # tunec: allow(tracker-unknown) the cluster has one
-precision: bf16
-attention: flash_attention_2
-engine: deepspeed
-launcher: accelerate
-targets: [huggingface@4.40, deepspeed]
-software:
-  transformers: "4.40.2"
-pin:
-  zero.stage: {value: 3, reason: the old checkpoints are of stage 3}
-  zero.reduce_bucket: 5e8
-  devices.budget: 70GiB
-  runtime.report_to: [tensorboard]
-  adapter.dropout: 5%
-allow:
-  warmup-ignored: the schedule is constant on purpose
-"""
+LONG = (Path(__file__).parent / "long_spec.yaml").read_text("utf-8")
 INLINE = """\
 tunec: 1
 model: {path: ./mine, config: {model_type: llama, sizes: [1, 2]}, stored_dtype: fp16}

@@ -1,6 +1,7 @@
 """TOML to nodes: the values are those of `tomllib`, and every place is where the text has it."""
 
 import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,35 +12,7 @@ from tunec.compiler.frontend.nodes import Node, plain, walk
 from tunec.compiler.frontend.text import Origin
 from tunec.compiler.frontend.toml_nodes import parse_toml
 
-TEXT = r"""
-# a run of SimpleTuner
-model_type = "lora"   # not full
-"quoted key" = 'C:\path'
-learning_rate = 1e-4
-max_train_steps = 10_000
-validation = false
-resolutions = [
-  512, # first
-  768,
-]
-aspect.crop = { style = "center", sizes = [1, 2] }
-
-[lora]
-rank = 0x10
-prompt = '''
-two
-lines'''
-
-[[data]]
-id = "one"
-[data.cache]
-dir = "a"
-
-[[data]]
-id = "two"
-[lora.extra]
-text = "a \"quote\" # no comment"
-"""
+TEXT = (Path(__file__).parent / "config.toml").read_text("utf-8")
 
 
 def read(text: str) -> Node:
