@@ -8,7 +8,7 @@ from tests.cli.shell import FIVE, INFEASIBLE
 
 import tunec as library
 from tunec.compiler.requirements import together
-from tunec.targets.axolotl.packages import brought
+from tunec.targets.axolotl.packages import installed_releases
 from tunec.targets.registry import Targets
 
 CLUSTER = """\
@@ -85,7 +85,7 @@ def test_one_run_has_one_release_of_a_program(tunec, tmp_path, targets):
 def test_what_a_trainer_brings_is_what_the_other_targets_write_for(order):
     named = ("axolotl@0.19.0", "deepspeed", "huggingface")[::order]
     asked = {target.name: str(version) for target, version in together(resolve, named, {})}
-    brings = brought(Version("0.19.0"))
+    brings = installed_releases(Version("0.19.0"))
     assert asked["deepspeed"] == brings["deepspeed"]
     assert asked["huggingface"] == brings["transformers"]
     said = together(resolve, named, {"deepspeed": "0.17.6"})

@@ -30,7 +30,7 @@ from tunec.compiler.lints.environment import environment_of
 from tunec.compiler.translate.translate import translate_texts
 from tunec.targets.axolotl import verify as axolotl
 from tunec.targets.llamafactory import verify as llamafactory
-from tunec.targets.llamafactory.packages import brought
+from tunec.targets.llamafactory.packages import installed_releases
 from tunec.targets.registry import TARGETS
 
 TRL = choose("trl", "1.16.0")
@@ -53,7 +53,10 @@ def asked_of_axolotl(questions: list[Question]) -> list[Any]:
 
 def asked_of_llamafactory(questions: list[Question]) -> list[Any]:
     release = Version("0.9.5")
-    pins = (*llamafactory.below(release), f"transformers=={brought(release)['transformers']}")
+    pins = (
+        *llamafactory.below(release),
+        f"transformers=={installed_releases(release)['transformers']}",
+    )
     return ask_each(prepare(pins), llamafactory.SCRIPT, questions, SECONDS)
 
 

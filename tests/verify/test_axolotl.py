@@ -12,7 +12,7 @@ from tests.verify.trainer_specs import compiled, specs_of
 import tunec
 from tunec.compiler.verify.queries import verify
 from tunec.schemas.frozen import replace
-from tunec.targets.axolotl.packages import brought
+from tunec.targets.axolotl.packages import installed_releases
 
 SPECS = specs_of("axolotl")
 RELEASES = ("0.13.2", "0.16.1", "0.19.0")
@@ -49,7 +49,7 @@ def test_a_planted_fault_is_refused(change, said):
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_plan_follows_the_releases_that_one_brings(release):
     (case,) = compiled("axolotl", SPECS, "lora", release)
-    pins = brought(case.version)
+    pins = installed_releases(case.version)
     assert {name: str(case.dialect[name]) for name in case.dialect if name in pins} == {
         name: each for name, each in pins.items() if name != "trl"
     }
