@@ -3,9 +3,10 @@
 accelerate 0.34.2 to 1.15.0 wraps the classes of a model's `_no_split_modules`, and refuses the
 model if it has no module of one of them: "Could not find the transformer layer class"
 (utils/dataclasses.py `set_auto_wrap_policy`, utils/fsdp_utils.py `fsdp2_prepare_auto_wrap_policy`).
+Of an empty list it wraps no layer: the whole model is one unit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 _TOWERS: Final = frozenset({"clip_vision_model", "siglip2_vision_model", "siglip_vision_model"})
@@ -15,6 +16,13 @@ _TOWERS: Final = frozenset({"clip_vision_model", "siglip2_vision_model", "siglip
 transformers 5.1.0 to 5.23.0 modeling_utils.py `PreTrainedModel.post_init` joins the lists of all
 parts. Gemma 3 names the pooling head itself (4.50.3 to 5.23.0).
 """
+_INCOMPLETE: Final = frozenset({"idefics2", "idefics3", "internvl", "mistral3", "smolvlm"})
+"""Families whose list lacks classes of their parts before these are joined: Mistral 3's is empty,
+InternVL's names a layer of its tower alone, the others' a decoder layer that does not exist.
+
+transformers 4.55.4 to 4.57.6 modeling_utils.py `PreTrainedModel.__init__`; 5.7.0
+models/smolvlm/modeling_smolvlm.py `SmolVLMPreTrainedModel`: `SmolVLMDecoderLayer`.
+"""
 _CLASSES: Final[Mapping[str, str]] = {
     "clip_vision_model": "CLIPEncoderLayer",
     "gemma": "GemmaDecoderLayer",
@@ -22,14 +30,23 @@ _CLASSES: Final[Mapping[str, str]] = {
     "gemma3_text": "Gemma3DecoderLayer",
     "gemma4_text": "Gemma4TextDecoderLayer",
     "gemma4_vision": "Gemma4VisionEncoderLayer",
+    "idefics2_vision": "Idefics2EncoderLayer",
+    "idefics3_vision": "Idefics3EncoderLayer",
+    "internvl_vision": "InternVLVisionLayer",
     "lfm2": "Lfm2DecoderLayer",
     "llama": "LlamaDecoderLayer",
     "minicpmv4_6_vision": "MiniCPMV4_6VisionEncoderLayer",
+    "ministral3": "Ministral3DecoderLayer",
     "mistral": "MistralDecoderLayer",
+    "mistral4": "Mistral4DecoderLayer",
+    "pixtral": "PixtralAttentionLayer",
     "qwen2": "Qwen2DecoderLayer",
+    "qwen3": "Qwen3DecoderLayer",
     "qwen3_5_text": "Qwen3_5DecoderLayer",
+    "qwen3_moe": "Qwen3MoeDecoderLayer",
     "siglip2_vision_model": "Siglip2EncoderLayer",
     "siglip_vision_model": "SiglipEncoderLayer",
+    "smolvlm_vision": "SmolVLMEncoderLayer",
 }
 """The layer of each part by its `model_type`: transformers 4.57.6 and 5.23.0 modeling files."""
 _PARTS: Final = ("text_config", "vision_config", "audio_config")
@@ -39,9 +56,14 @@ def layer_classes(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The layer classes of a config's parts; empty where the model's own list can be used."""
     parts = [each for part in _PARTS if isinstance(each := config.get(part), Mapping)]
     types = [str(each.get("model_type")) for each in parts]
-    if not _names_absent_classes(config, types):
-        return ()
-    return tuple(_CLASSES[each] for each in types) if _CLASSES.keys() >= set(types) else ()
+    classes = tuple(_CLASSES[each] for each in types) if _CLASSES.keys() >= set(types) else ()
+    is_incomplete = lists_too_few(str(config.get("model_type")), classes)
+    return classes if is_incomplete or _names_absent_classes(config, types) else ()
+
+
+def lists_too_few(family: str, classes: Container[str]) -> bool:
+    """Whether a model's own list has too few classes in transformers before 5.1, and all since."""
+    return family in _INCOMPLETE or _CLASSES["pixtral"] in classes
 
 
 def _names_absent_classes(config: Mapping[str, Any], types: list[str]) -> bool:

@@ -38,4 +38,15 @@ def test_every_class_that_is_wrapped_is_there(name, build):
     present = {type(module).__name__ for module in model.modules()}
     told = derive(config).layer_classes
     assert set(told) <= present
-    assert bool(told) == bool(set(model._no_split_modules) - present)
+    is_listed = set(model._no_split_modules) <= present
+    assert bool(told) == (not is_listed or _is_listed_later(config))
+
+
+def _is_listed_later(config: Mapping[str, Any]) -> bool:
+    """Whether releases before this one list none of its layers, or others.
+
+    transformers 4.57.6, asked in the same way: the lists are joined from 5.1 on, and SmolVLM's,
+    Idefics2's and Idefics3's name a decoder layer of their own until 5.7 at least.
+    """
+    later = ("idefics2", "idefics3", "internvl", "mistral3", "smolvlm")
+    return config["model_type"] in later or config["vision_config"].get("model_type") == "pixtral"

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from tunec.compiler.analyses.architecture.layer_classes import lists_too_few
 from tunec.compiler.analyses.fsdp_units import embedding_in_two_units
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
@@ -321,29 +322,36 @@ def _units(each: FsdpSettings) -> tuple[str, ...] | None:
 
 _NAMED_SINCE: Final = "transformers>=5.1"
 """The first release in which a model's list holds those of its parts."""
+_ABSENT: Final = (
+    "the list of {} names layer classes that the model does not have",
+    "accelerate stops: Could not find the transformer layer class",
+)
+_FEW: Final = (
+    "the list of {} lacks the layers of its parts before transformers 5.1",
+    "accelerate stops at a listed class that is absent, and gathers what is not listed as a whole",
+)
 
 
 @rule("error", "init", consumers=("accelerate", "transformers"), reads=TURNS_ON)
 def fsdp_layer_classes_absent(run: LintContext) -> Iterator[Finding]:
-    """The classes to wrap are left to the model, whose list names classes that it does not have."""
+    """The classes to wrap are left to the model, whose list is not of its layers."""
     model = run.model
     if model is None or not model.architecture.layer_classes:
         return
-    holds = True if model.architecture.family == "gemma3" else run.runs(_NAMED_SINCE)
+    family, classes = model.architecture.family, model.architecture.layer_classes
+    is_later, is_few = run.runs(_NAMED_SINCE), lists_too_few(family, classes)
+    holds = (is_later is False) if is_few else True if family == "gemma3" else is_later
     if holds is False:
         return
+    title, why = _FEW if is_few else _ABSENT
     for each in asked(run):
         if each.get(_CLASSES) is None and _wraps_layers(each):
-            classes = ",".join(model.architecture.layer_classes)
             yield Finding(
-                f"the list of {model.path} names layer classes that the model does not have",
+                title.format(model.path),
                 ((each.get(_POLICY) or each.on).label("wraps by the model's own list"),),
-                (
-                    "accelerate stops: Could not find the transformer layer class",
-                    *((f"the version is not given; it holds for {_NAMED_SINCE}",) * (not holds)),
-                ),
-                f"write transformer_layer_cls_to_wrap: {classes}",
-                severity=None if holds else "warning",
+                (why, *((f"the version is not given; it holds for {_NAMED_SINCE}",) * (not holds))),
+                f"write transformer_layer_cls_to_wrap: {','.join(classes)}",
+                severity=None if holds and not is_few else "warning",
             )
 
 
