@@ -76,6 +76,15 @@ def beside_fsdp_and_rewards() -> Mapping[str, Cannot]:
     }
 
 
+def writing_text(trainer: str) -> Mapping[str, Cannot]:
+    """The refusals of a trainer of models that write text, some of which see, on text alone."""
+    kinds = ("causal-lm", "vision-language")
+    return {
+        "model.kind": Cannot(f"{trainer} trains models that write text", True, kinds),
+        "data.images": Cannot(f"{trainer} is written for samples of text alone"),
+    }
+
+
 def evaluating_by_loss(trainer: str) -> Mapping[str, Cannot]:
     """The refusals of a trainer that can only evaluate by the loss."""
     alone = f"{trainer} evaluates by the loss, and no key changes that"

@@ -160,13 +160,20 @@ def _check_share(scribe: Scribe, asked: Grpo) -> None:
 
 
 def _answers_in_text(scribe: Scribe, draft: Draft, name: str) -> None:
-    """Check what the accounts and the trainers' files support: text models without packing."""
-    if draft.model.kind != "causal-lm":
+    """Check what the accounts and the trainers' files support: text alone, without packing."""
+    if draft.model.kind not in ("causal-lm", "vision-language"):
         scribe.error(
             "E0804",
-            f"{name} is supported only for text models, and this one is {draft.model.kind}",
+            f"{name} is supported only for models that write text; this one is {draft.model.kind}",
             scribe.place("objective.kind", "objective"),
             help="remove objective, or train a model of text alone",
+        )
+    elif draft.data.images:
+        scribe.error(
+            "E0804",
+            f"{name} is supported only for samples of text alone, and these have images",
+            scribe.place("data.images", "objective"),
+            help="`--set data.images.per_sample=0`, or remove objective",
         )
     if draft.data.packing:
         scribe.error(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, same
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, same
 from tunec.schemas.data_paths import (
     chosen,
     data_name,
@@ -194,7 +194,6 @@ DATA: Final[tuple[Entry, ...]] = (
         f"{SOURCE} recipes/_typed_config.py `_packing_config`",
         absent={"data.packing": False},
     ),
-    fixed("data.images", 0, f"{_SETS}: texts alone"),
     constant("dataloader.shuffle", True, f"{SOURCE} recipes/_typed_config.py"),
     constant(
         "dataloader.collate_fn",

@@ -7,7 +7,7 @@ from tunec.schemas.data_paths import is_local
 from tunec.targets.nemo_automodel.model import wildcard_of
 from tunec.targets.nemo_automodel.packages import SOURCE
 from tunec.targets.rows import has_adapter, on_fsdp, recomputes_layers
-from tunec.targets.scripts.refusals import Refusal
+from tunec.targets.scripts.refusals import Refusal, reading_text
 
 _BUILDS: Final = f"{SOURCE} recipes/llm/train_ft.py `setup`"
 
@@ -17,7 +17,22 @@ def _mixes(plan: Plan) -> bool:
     return len(parts) > 1 and not all(map(is_local, parts))
 
 
+_WHOLE: Final = ("gemma3", "gemma3n", "gemma4", "gemma4_unified")
+"""Families that see and that `AutoModelForCausalLM` loads as a whole: transformers 5.8.1 to 5.18.0
+models/auto/modeling_auto.py `MODEL_FOR_CAUSAL_LM_MAPPING_NAMES`."""
+
+
 REFUSALS: Final = (
+    reading_text(f"{SOURCE} components/datasets/llm/chat_dataset.py `ChatDataset`"),
+    Refusal(
+        ("model.family",),
+        "AutoModelForCausalLM, by which it loads, does not know this family, or takes its text "
+        "alone, and another model is saved than is planned",
+        lambda plan: plan.model.kind == "vision-language" and plan.model.family not in _WHOLE,
+        f"{_BUILDS}: NeMoAutoModelForCausalLM; transformers 5.8.1 to 5.18.0 models/auto/"
+        "auto_factory.py: `get_text_config`",
+        "compile to trl",
+    ),
     Refusal(
         ("parallel.engine",),
         "it is written for its strategy fsdp2, and shards nothing of one process",

@@ -15,6 +15,7 @@ from tunec.schemas.data_paths import Record
 from tunec.schemas.spec import Spec
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
+from tunec.targets.huggingface.text_layers import SAME_NAMES, layer_names
 from tunec.targets.nemo_automodel.data import DATA, foreign
 from tunec.targets.nemo_automodel.engine import ALWAYS_SO, ENGINE
 from tunec.targets.nemo_automodel.migration import LEAVES
@@ -31,7 +32,7 @@ from tunec.targets.nemo_automodel.training import BATCH, OPTIMIZER, RUN, SCHEDUL
 from tunec.targets.read_only import schema_of
 from tunec.targets.rows import has_adapter, recomputes_layers
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import other_releases, reading_formats, supervised
+from tunec.targets.trainers import other_releases, reading_formats, supervised, writing_text
 
 _RECIPES: Final = "TrainFinetuneRecipe"
 _OWN: Final = "nemo_automodel."
@@ -84,7 +85,7 @@ _CANNOT: Final = {
     **{slot: Cannot("one process shards nothing") for slot in SLOTS if slot.startswith("fsdp.")},
     "fsdp.wrap_classes": Cannot("each module of a list is a unit"),
     "fsdp.min_parameters": Cannot("each module of a list is a unit"),
-    "model.kind": Cannot("its recipe is for models of text", True, ("causal-lm",)),
+    **writing_text("its recipe"),
     "states.autocast": Cannot("its policy casts what FSDP gathers; autocast_dtype is not set"),
     "parallel.engine": Cannot("of one process it shards nothing"),
     "batch.accumulation": Cannot("global batch, micro batch and processes say it"),
@@ -101,12 +102,18 @@ _WARMUP: Final = 10
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Pin FSDP 2 on several devices, torchrun, and a warmup in steps."""
+    """Pin FSDP 2 on several devices, torchrun, names of layers, and a warmup in steps."""
+    if spec.objective.dpo is not None or spec.objective.grpo is not None:
+        return {}  # refused by the objective, and not for want of a layout
     starts = {} if spec.launcher else {"launch.launcher": "torchrun"}
     is_open = spec.train.steps is None and spec.data.samples is None
     rises = is_open and "warmup" not in spec.train.model_fields_set
-    whole = {} if spec.objective.dpo or spec.objective.grpo else {"loss.path": "full"}
-    told = {**starts, **whole, **({"schedule.warmup_steps": _WARMUP} if rises else {})}
+    told = {
+        **starts,
+        "loss.path": "full",
+        **layer_names(spec, draft, SAME_NAMES),
+        **({"schedule.warmup_steps": _WARMUP} if rises else {}),
+    }
     if "devices" not in draft.groups or spec.engine not in (None, "fsdp"):
         return told
     is_several = draft.devices.nodes * draft.devices.per_node > 1

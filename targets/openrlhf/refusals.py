@@ -6,7 +6,7 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.schemas.data_paths import chosen
 from tunec.targets.openrlhf.packages import SOURCE
 from tunec.targets.openrlhf.training import share_of, totals
-from tunec.targets.scripts.refusals import Refusal
+from tunec.targets.scripts.refusals import Refusal, reading_text
 
 _FLAGS: Final = f"{SOURCE} cli/train_sft.py, cli/train_dpo.py"
 _BLEND: Final = f"{SOURCE} datasets/utils.py `blending_datasets`"
@@ -100,6 +100,15 @@ REFUSALS: Final = (
         lambda plan: plan.quantization.format == "nf4" and plan.precision.compute != "bf16",
         f"{SOURCE} models/actor.py `Actor.__init__`, AssertionError",
         "compute in bf16, or train adapters over a base in 16 bits",
+    ),
+    reading_text(f"{_FLAGS}: no flag names images; models/actor.py `Actor.forward`"),
+    Refusal(
+        ("data.packing", "model.kind"),
+        "a model that sees makes positions of its own, and for packed samples it is given others: "
+        "which of them keep such samples apart is not known",
+        lambda plan: plan.data.packing and plan.model.kind == "vision-language",
+        f"{SOURCE} models/actor.py `Actor.forward`; cli/train_ppo_ray.py refuses both together",
+        "leave `data.packing` out",
     ),
     Refusal(
         ("quantization.format", "adapter.kind"),

@@ -19,6 +19,7 @@ from tunec.targets.deepspeed.reader import PACKAGE as DEEPSPEED_PACKAGE
 from tunec.targets.deepspeed.refusals import refusals
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
+from tunec.targets.huggingface.text_layers import SAME_NAMES, layer_names
 from tunec.targets.openrlhf.engine import ENGINE, SETTINGS
 from tunec.targets.openrlhf.migration import LEAVES
 from tunec.targets.openrlhf.model import (
@@ -59,6 +60,7 @@ from tunec.targets.trainers import (
     evaluating_by_loss,
     other_releases,
     reading_formats,
+    writing_text,
 )
 
 SFT: Final = "openrlhf_sft.sh"
@@ -153,9 +155,8 @@ _CANNOT: Final = {
         True,
         ("sft", "dpo"),
     ),
-    "model.kind": Cannot("its trainers of texts and pairs read texts alone", True, ("causal-lm",)),
+    **writing_text("OpenRLHF"),
     "model.trust_remote_code": Cannot("it is on in every run"),
-    "data.images": Cannot("its data hold texts alone"),
     "batch.accumulation": Cannot("global batch, micro batch and processes say it"),
     "schedule.warmup_steps": Cannot("it is given a share of the steps"),
     "zero.nvme_path": Cannot("nothing of it goes to NVMe", True, (None,)),
@@ -184,12 +185,13 @@ def _launcher(draft: Draft) -> Mapping[str, Any]:
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Pin kernels that keep joined samples apart, a reference model for DPO, and a launcher."""
+    """Pin what keeps joined samples apart, a reference for DPO, names of layers, a launcher."""
     packs = spec.data.packing and spec.attention is None
     pairs = {"objective.reference": "resident"} if spec.objective.dpo is not None else {}
     return {
         **({"attention.implementation": "flash_attention_2"} if packs else {}),
         **pairs,
+        **layer_names(spec, draft, SAME_NAMES),
         **({} if spec.launcher else _launcher(draft)),
         **{f"zero.{slot}": value for slot, value, _ in SETTINGS if value is not None},
     }

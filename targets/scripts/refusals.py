@@ -10,11 +10,30 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.schemas.models.refusals import TAKEN_OUT
 from tunec.targets.deepspeed.refusals import Refusal
+from tunec.targets.rows import has_images
 
-__all__ = ["TEXT_ALONE", "Refusal", "read_by_omegaconf", "refusing", "seen_by_own_classes"]
+__all__ = [
+    "TEXT_ALONE",
+    "Refusal",
+    "read_by_omegaconf",
+    "reading_text",
+    "refusing",
+    "seen_by_own_classes",
+]
 
 TEXT_ALONE: Final = "where samples hold text alone, `--set data.images.per_sample=0`"
 """The fix if a plan has images, and the user's data may have none."""
+
+
+def reading_text(source: str) -> Refusal:
+    """Refuses images, for a program that is written for samples of text alone."""
+    return Refusal(
+        ("data.images",),
+        "it is written for samples of text alone",
+        has_images,
+        source,
+        f"compile to another target; {TEXT_ALONE}",
+    )
 
 
 def _sees_by_own_classes(plan: Plan) -> bool:
@@ -46,6 +65,26 @@ def _taking_out(name: str) -> Refusal:
     )
 
 
+_COMPARES: Final = ("openrlhf", "trl")
+"""Targets whose pairs, and TRL's rewards, train models that see on text: both were run, with LLaVA,
+Qwen3.5, Gemma 3, Mistral 3 and Llama 4 in small."""
+
+
+def _comparing(name: str) -> Refusal:
+    """Refuses answers that are compared of a model that sees, where this was not run."""
+    return Refusal(
+        ("objective.kind", "model.kind"),
+        "which of its releases train models that see by pairs or rewards of text is not known",
+        lambda plan: (
+            name not in _COMPARES
+            and plan.model.kind == "vision-language"
+            and plan.objective.kind != "sft"
+        ),
+        f"{name}: of its trainers those for given texts were read for such models",
+        "compile to trl, or to openrlhf for DPO",
+    )
+
+
 def read_by_omegaconf(*slots: str) -> Iterator[Refusal]:
     """Refuses texts that OmegaConf, which Hydra uses, would read as references."""
     for slot in slots:
@@ -68,7 +107,7 @@ def refusing(
     name: str, refusals: Iterable[Refusal]
 ) -> Callable[[Plan, Version], Iterator[Diagnostic]]:
     """The check of a target: an error for each refusal that applies to a plan at a version."""
-    known = (*refusals, _taking_out(name))
+    known = (*refusals, _taking_out(name), _comparing(name))
 
     def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
         for each in known:

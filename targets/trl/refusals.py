@@ -29,6 +29,23 @@ REFUSALS: Final = (
         "trl 0.19.1 to 1.16.0 trainer/sft_trainer.py `DataCollatorForVisionLanguageModeling`"
     ),
     Refusal(
+        ("objective.kind", "model.kind"),
+        "`trl dpo` loads every model by AutoModelForCausalLM before 1.6",
+        lambda plan: plan.model.kind == "vision-language" and plan.objective.kind == "dpo",
+        "trl 0.22.2 to 1.3.0 scripts/dpo.py `main`; 0.9.6 to 0.28.0 trainer/dpo_trainer.py: images "
+        "of every sample of such a model",
+        "set `software: {trl: 1.16.0}`",
+        until="1.6",
+    ),
+    Refusal(
+        ("objective.kind", "model.kind"),
+        "it prompts a model that sees from 0.22 on",
+        lambda plan: plan.model.kind == "vision-language" and plan.objective.kind == "grpo",
+        "trl 0.22.2 trainer/grpo_trainer.py `GRPOTrainer`: ProcessorMixin, which 0.19.1 lacks",
+        "set `software: {trl: 1.16.0}`",
+        until="0.22",
+    ),
+    Refusal(
         ("objective.rewards",),
         "a reward is one of TRL's own, or a function by its dotted import path",
         _rewards_by_nobody,

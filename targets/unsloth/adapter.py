@@ -7,6 +7,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, fixed, named, same
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.adapter import whole
+from tunec.targets.huggingface.text_layers import LAYERS
 from tunec.targets.read_only import split_names
 from tunec.targets.rows import has_adapter, has_text_alone, in_four_bits, row
 from tunec.targets.unsloth.row import CONFIG, TRAINER
@@ -15,8 +16,6 @@ _LORA: Final = f"{CONFIG} `LoraConfig`"
 _TRAINING: Final = f"{CONFIG} `TrainingConfig`"
 _PREPARES: Final = f"{TRAINER} `prepare_model_for_training`"
 _KIND, _BITS, _TARGETS = "training.training_type", "training.load_in_4bit", "lora.target_modules"
-LAYERS: Final = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""The layers that it adapts by default."""
 
 
 def _default(key: str, slot: str, value: Any, *, since: str | None = None) -> Entry:

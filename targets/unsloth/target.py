@@ -12,11 +12,12 @@ from tunec.schemas.spec import Spec
 from tunec.targets.huggingface import counting as trainer
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
+from tunec.targets.huggingface.text_layers import SAME_NAMES, layer_names
 from tunec.targets.read_only import schema_of
 from tunec.targets.rows import has_adapter
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import other_releases, reading_formats, supervised
-from tunec.targets.unsloth.adapter import ADAPTER, LAYERS, QUANTIZATION
+from tunec.targets.unsloth.adapter import ADAPTER, QUANTIZATION
 from tunec.targets.unsloth.migration import LEAVES
 from tunec.targets.unsloth.model import DATA, MODEL
 from tunec.targets.unsloth.names import copies
@@ -180,31 +181,18 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     data = draft.groups.get("data")
     if data is None:
         return {}
-    usual = {**(_OF_IMAGES if data.images else _OF_TEXT), **_layers(spec, draft)}
+    defaults, families = (_OF_IMAGES, _OTHER_LAYERS) if data.images else (_OF_TEXT, SAME_NAMES)
+    usual = {**defaults, **layer_names(spec, draft, families)}
     is_open = spec.train.steps is None and (spec.data.packing or spec.data.samples is None)
     if is_open and spec.data.lengths is None and "warmup" not in spec.train.model_fields_set:
         return {**usual, "schedule.warmup_steps": _WARMUP}
     return usual
 
 
-def _layers(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """The layers that it adapts in models that see, where tunec's own choice cannot be said."""
-    lora = spec.method.lora or spec.method.qlora
-    model, data = draft.groups.get("model"), draft.groups.get("data")
-    if lora is None or model is None or data is None:
-        return {}
-    is_open = lora.targets == "all-linear" and not lora.vision
-    others = _OTHER_LAYERS if data.images else _SAME_NAMES
-    return {"adapter.targets": LAYERS} if is_open and model.family in others else {}
-
-
 _OTHER_LAYERS: Final = ("gemma4",)
 """Families with layers that it leaves out beside images: transformers 5.5.0 to 5.23.0
 models/gemma4/modeling_gemma4.py `Gemma4TextDecoderLayer` has per_layer_input_gate and
 per_layer_projection beside attention and feed-forward."""
-_SAME_NAMES: Final = ("gemma3", "llama4")
-"""Families whose tower has linear layers of the same names. Beside text alone it takes names, which
-reach both, and no expression that leaves the tower out."""
 _refusals: Final = refusing(PACKAGE, REFUSALS)
 
 

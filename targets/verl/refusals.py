@@ -5,7 +5,7 @@ from typing import Final
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.schemas.terms import BESIDE_TRAINING
 from tunec.targets.rows import is_rewarded, is_supervised
-from tunec.targets.scripts.refusals import Refusal, read_by_omegaconf
+from tunec.targets.scripts.refusals import Refusal, read_by_omegaconf, reading_text
 from tunec.targets.verl.packages import SOURCE
 from tunec.targets.verl.rewards import OWN_REWARD, engine_width, reward_of
 
@@ -20,7 +20,30 @@ def _is_reward(names: tuple[str, ...]) -> bool:
     return len(names) == 1 and (names[0] == OWN_REWARD or reward_of(names[0]) is not None)
 
 
+_AVERAGES: Final = ("glm4v", "qwen2_vl", "qwen2_5_vl")
+"""Families for which verl averages what the tower answers as if it were a tensor."""
+
+
 REFUSALS: Final = (
+    reading_text(f"{SOURCE} utils/dataset/multiturn_sft_dataset.py, rl_dataset.py"),
+    Refusal(
+        ("model.family",),
+        "samples of text alone end the run: it sends an image of zeros through the tower, and what "
+        "the tower answers in transformers 5 has no mean: AttributeError",
+        lambda plan: plan.model.family in _AVERAGES,
+        "verl 0.9.0 to 0.9.1 models/transformers/qwen2_vl.py, glm4v.py `_get_input_embeds`",
+        "set `software: {verl: 0.8.0}` for Qwen-VL, or compile to trl",
+        since="0.9",
+    ),
+    Refusal(
+        ("model.family",),
+        "it makes positions of one kind for its samples, and asks its own forward pass for four: "
+        "ValueError",
+        lambda plan: is_supervised(plan) and plan.model.family == "glm4v",
+        f"{SOURCE} utils/dataset/multiturn_sft_dataset.py `__getitem__`; models/transformers/"
+        "glm4v.py `process_position_ids`",
+        "compile to trl",
+    ),
     *read_by_omegaconf(
         *("data.train", "data.evaluation", "model.path", "runtime.output", "objective.rewards"),
         "adapter.targets",

@@ -15,7 +15,13 @@ from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
 from tunec.targets.rows import is_rewarded, is_supervised
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import other_releases, reading_formats, supervised, training_plainly
+from tunec.targets.trainers import (
+    other_releases,
+    reading_formats,
+    supervised,
+    training_plainly,
+    writing_text,
+)
 from tunec.targets.verl.engine import ALWAYS_SO, engine
 from tunec.targets.verl.model import every_layer, model
 from tunec.targets.verl.optimizer import optimizer
@@ -141,8 +147,7 @@ _CANNOT: Final = {
     "objective.reference": Cannot("beta and adapters decide whether there is a second model"),
     "batch.evaluation": Cannot("held-out prompts are answered all at once"),
     "loss.path": Cannot("its engine takes the logits whole", loses=True, harmless=("full",)),
-    "model.kind": Cannot("it is written for models of text", True, ("causal-lm",)),
-    "data.images": Cannot("it is written for texts"),
+    **writing_text("verl"),
     "quantization.format": Cannot("it stores no base in fewer bits", True, ("none",)),
     "adapter.frozen": Cannot("it freezes no part of a model", True, ((),)),
     "parallel.engine": Cannot("it wraps one process too, of which FSDP shards nothing"),
@@ -166,7 +171,7 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     if spec.objective.dpo is None:
         starter = "python" if is_for_rewards(spec) else "torchrun"
         starts = {} if spec.launcher else {"launch.launcher": starter}
-        whole = {"loss.path": "full", **starts}
+        whole = {"loss.path": "full", **starts, **_seen(draft)}
     if spec.objective.grpo is not None:
         whole |= _of_answers(spec.objective.grpo)
     if "devices" not in draft.groups or spec.engine not in (None, "fsdp"):
@@ -175,6 +180,24 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     engine = {} if spec.engine else {"parallel.engine": "fsdp" if is_several else "none"}
     held = {**ALWAYS_SO, **(_held(spec) if spec.objective.grpo is not None else {})}
     return {**whole, **engine, **(held if is_several else {})}
+
+
+_LOOKED_AT: Final = frozenset(
+    {*("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), "glm4v"}
+)
+"""Families through whose tower an image of zeros goes if a pass has no image.
+
+verl 0.8.0 to 0.9.1 models/transformers/*.py `_get_input_embeds`, by `apply_monkey_patch`.
+"""
+_PATCHES: Final = 16
+"""Patches of that image; the tower is trained, although all of its gradients are zero."""
+
+
+def _seen(draft: Draft) -> Mapping[str, Any]:
+    """The patches that a tower gets beside text."""
+    model = draft.groups.get("model")
+    is_looked_at = model is not None and model.family in _LOOKED_AT
+    return {"data.vision_tokens": _PATCHES} if is_looked_at else {}
 
 
 def _held(spec: Spec) -> Mapping[str, Any]:

@@ -15,7 +15,8 @@ TRAVELLED_ELSEWHERE = {
     "empty one 0.9.5 trained two ranks of a tiny Llama for the five planned steps on a CPU",
     "ms-swift": "its trainers import what its parser does, and modelscope, scipy and nltk besides",
     "nemo-automodel": "it asks torch for a CUDA device before it loads a model; tests/verify runs "
-    "its loader and its classes",
+    "its loader and its classes; "
+    "with the device answered for, 0.7.0 trained two ranks of a tiny Gemma 3 by an emitted bundle",
     "unsloth": "it imports triton and bitsandbytes, and asks for a GPU; tests/verify runs its "
     "command as far as the trainer",
     "verl": "it imports ray, and its loader asks for a GPU; tests/verify runs its trainer until a "

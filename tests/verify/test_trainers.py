@@ -69,7 +69,8 @@ TRAINERS = {
         *("unsloth", ("2026.9.8", "2026.9.14", "2026.10.9"), {COMMAND: 19}),
         dict.fromkeys(("2026.9.8", "2026.9.14"), SEEN),
     ),
-    "verl": Trainer("verl", verl.RELEASES, {TRAINER: 38}),
+    # transformers 4.57.6, which goes with 0.8.0, has no Qwen3.5
+    "verl": Trainer("verl", verl.RELEASES, {TRAINER: 38}, {"0.8.0": {"seeing"}}),
     "verl_grpo": Trainer("verl", verl.RELEASES, {REWARDING: 40}),
 }
 """By the name of the file with its specs."""

@@ -34,6 +34,9 @@ _TRAINER: Final[Mapping[str, Schema]] = {
     "wandb_proxy": {"type": ["null", "string"], "default": None},
     "rl_insight": {"type": ["null", "object"], "default": None},
 }
+_WRAPPED: Final[Mapping[str, Schema]] = {
+    "transformer_layer_cls_to_wrap": {"type": ["array", "null", "string"]}
+}
 _ALSO_READ: Final[Mapping[str, Mapping[str, Mapping[str, Schema]]]] = {
     _BASE: {
         "data": {
@@ -44,6 +47,7 @@ _ALSO_READ: Final[Mapping[str, Mapping[str, Mapping[str, Schema]]]] = {
             "seed": {"type": ["integer", "null"], "default": None},
         },
         "trainer": _TRAINER,
+        "engine.wrap_policy": _WRAPPED,
     },
     "ppo_trainer": {
         "data": {
@@ -53,11 +57,12 @@ _ALSO_READ: Final[Mapping[str, Mapping[str, Mapping[str, Schema]]]] = {
             "need_tools_kwargs": {"type": "boolean", "default": False},
         },
         "trainer": _TRAINER,
+        "actor_rollout_ref.actor.fsdp_config.wrap_policy": _WRAPPED,
     },
 }
-"""Keys that the program reads and its own file lacks: verl 0.8.0 to 0.9.1 utils/dataset/
-multiturn_sft_dataset.py `MultiTurnSFTDataset.__init__`, rl_dataset.py `RLHFDataset.__init__`,
-utils/tracking.py `Tracking`."""
+"""Keys that the program reads and its own file lacks, by section: verl 0.8.0 to 0.9.1
+utils/dataset/multiturn_sft_dataset.py `MultiTurnSFTDataset.__init__`, rl_dataset.py
+`RLHFDataset.__init__`, utils/tracking.py `Tracking`, utils/fsdp_utils.py `get_fsdp_wrap_policy`."""
 _OPEN_KEYS: Final = frozenset({"custom_reward_function"})
 """Sections whose further keys are read: trainer/ppo/reward.py `get_custom_reward_fn`."""
 _HYDRA: Final[Mapping[str, Schema]] = {"defaults": {"type": "array"}, "hydra": _OPEN}
@@ -78,8 +83,11 @@ def schema(question: Mapping[str, Any]) -> Schema:
             composed = hydra.compose(base)
         sections: Any = omegaconf.to_container(composed, resolve=False)
         found = _section(sections)
-    for name, further in _ALSO_READ[base].items():
-        found["properties"][name]["properties"] |= further
+    for path, further in _ALSO_READ[base].items():
+        section = found
+        for name in path.split("."):
+            section = section["properties"][name]
+        section["properties"] |= further
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"verl {version('verl')}: {base}",
