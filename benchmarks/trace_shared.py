@@ -24,6 +24,13 @@ def fully_sharded(one: Combination) -> Iterator[Combination]:
         yield replace(sharded, checkpointed=True, accumulation=2)
         yield replace(sharded, checkpointed=True, world=64, sequence=512)
         yield replace(sharded, method="lora", checkpointed=True, micro=4, sequence=1024)
+    if one.model in ("qwen2.5-0.5b", "tinyllama-1.1b", "phi-3-mini"):
+        few = replace(sharded, checkpointed=True, sequence=256)
+        yield few
+        yield from (replace(few, accumulation=3, version=version) for version in (1, 2))
+        yield replace(few, accumulation=3, moved=True)
+        yield replace(few, method="lora", version=1, sequence=512)
+        yield replace(sharded, method="lora", loss="chunked", version=1)
     if one.model in ("qwen2.5-0.5b", "qwen2.5-7b", "llama-3.1-8b"):
         short = 2048 if one.model == "qwen2.5-0.5b" else 256
         yield from _replicated_and_moved(replace(sharded, checkpointed=True, sequence=short))

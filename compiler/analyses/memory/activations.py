@@ -33,6 +33,7 @@ from tunec.compiler.analyses.memory.layers import (
     forward_working,
     inputs_waiting,
     norm_saved,
+    norm_working,
     reentrant_working,
 )
 from tunec.compiler.analyses.memory.lora import (
@@ -181,6 +182,8 @@ class Activations(Struct, frozen=True):
     ahead: "Activations | None" = None
     """The activations of an encoder that reads no text; the rest of `kept` then belongs to its
     decoder."""
+    ended: Sizes = field(default_factory=dict)
+    """All tensors alive in a layer when only its first norm is still to be differentiated."""
     first_segment: Sizes = field(default_factory=dict)
     """All tensors alive when a first segment of several layers has been recomputed."""
     moved: tuple[float, int] = (0.0, 0)
@@ -232,8 +235,7 @@ def part_activations(
     halved, layer = tokens * (half + working), held.most + held.working
     first, input_ = one[0] if split.whole else inputs, held.inputs * bool(split.segments)
     fresh = split.segments > 0 and not split.tail
-    most = held.most + input_
-    experts = experts_pass(stacks[-1], widths, tokens, most, name, recomputed=fresh)
+    experts = experts_pass(stacks[-1], widths, tokens, held.most + input_, name, recomputed=fresh)
     if experts is not None:
         halved = experts.ending[name] - input_
     return Activations(
@@ -243,6 +245,7 @@ def part_activations(
         one_layer={name: held.most + held.inputs},
         forward={f"{part} forward pass": tokens * forward},
         begun={name: layer + others},
+        ended={name: tokens * norm_working(stacks[0], widths)},
         half={name: halved + others},
         expanding={name: held.most * again + tokens * expanding},
         ending=0 if split.repeated else tokens * adapters_ending(stacks[-1], widths),

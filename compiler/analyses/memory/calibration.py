@@ -121,6 +121,8 @@ def key_of(workload: "Workload", layout: "Layout", *, padded: bool) -> str:
     }
     facts["states"] = _plain(layout.states)
     facts["accumulates"] = layout.batch.accumulation > 1
+    if layout.adds_unreduced:
+        facts["adds_unreduced"] = True
     facts["padded"] = padded
     return digest(facts)
 

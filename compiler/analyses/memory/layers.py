@@ -126,6 +126,16 @@ def layer_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
     return saved + (experts_saved(stack, stack.experts, widths) if stack.experts else 0)
 
 
+def norm_working(stack: Stack, widths: Arithmetic) -> float:
+    """Bytes per token while the first norm of a layer is differentiated, the layer's last step.
+
+    Its input and the gradient of the residual stream; an RMSNorm that is no kernel of its own has
+    six fp32 tensors besides (traced with torch 2.13), another norm the gradient of its result.
+    """
+    eager = stack.norm == "rms" and not widths.liger_norms
+    return (2 * widths.stream + (6 * _FP32 if eager else widths.stream)) * stack.hidden
+
+
 def norm_saved(stack: Stack, widths: Arithmetic) -> float:
     """Bytes per token that one norm keeps.
 

@@ -59,6 +59,8 @@ class Sharding(Struct, frozen=True, eq=False):
     """Ranks that share one set of shards."""
     accumulates: bool
     """Whether an optimizer step takes several micro batches."""
+    adds_unreduced: bool = False
+    """Whether unreduced gradients are added to earlier ones (`Layout.adds_unreduced`)."""
     in_groups: bool = False
     """Whether ranks share layers or sequences: then stage 1 is counted reduction by reduction."""
     widens: bool = False
@@ -162,6 +164,7 @@ def sharding(
     zero: Zero,
     *,
     accumulates: bool,
+    adds_unreduced: bool = False,
     fsdp: Fsdp = NO_FSDP,
     nodes: int = 1,
     reentrant: bool = False,
@@ -194,6 +197,7 @@ def sharding(
         ddp=parallel.engine == "ddp" and parallel.data > 1,
         shards=shards,
         accumulates=accumulates,
+        adds_unreduced=adds_unreduced,
         in_groups=parallel.tensor * parallel.sequence > 1,
         widens=parallel.sequence > 1 and states.trainable != "fp32",
         partition=partition,
@@ -212,6 +216,7 @@ def sharding_of(workload: Workload, layout: Layout, *, accumulates: bool) -> Sha
         layout.states,
         layout.zero,
         accumulates=accumulates,
+        adds_unreduced=layout.adds_unreduced,
         fsdp=layout.fsdp,
         nodes=layout.islands,
         reentrant=layout.activation_checkpointing.reentrant,

@@ -217,6 +217,14 @@ class Layout(Struct, frozen=True):
         """Groups of nodes that each hold all parameters: single nodes under hybrid sharding."""
         return self.nodes if self.fsdp.sharding == "hybrid" else 1
 
+    @property
+    def adds_unreduced(self) -> bool:
+        """Whether FSDP adds unreduced gradients to earlier ones, as all but two micro batches do.
+
+        Only the last micro batch is reduced (accelerate 1.15 `Accelerator.no_sync`).
+        """
+        return self.fsdp.version > 0 and self.batch.accumulation > 2
+
     def __hash__(self) -> int:
         """Hash the fields in which layouts of a search differ, since every account hashes them."""
         zero, batch, parallel = self.zero, self.batch, self.parallel

@@ -150,13 +150,13 @@ def _mesh(subject: Subject) -> dict[str, Any]:
 def _step(
     subject: Subject, storages: Storages, model: Any, run: tuple[Any, Steps, Any], *, measured: bool
 ) -> None:
-    """One optimizer step; two micro batches are enough to show a long accumulation.
+    """One optimizer step; three micro batches are enough to show a long accumulation.
 
-    Gradients of all but the last stay unreduced: accelerate 1.15 `Accelerator.no_sync`, which the
-    Trainer enters for them.
+    Gradients of all but the last stay unreduced (accelerate 1.15 `Accelerator.no_sync`, which the
+    Trainer enters for them), and the second one's are added to those of the first.
     """
     loss, steps, casts = run
-    batches = min(subject.layout.batch.accumulation, 2)
+    batches = min(subject.layout.batch.accumulation, 3)
     for number in range(batches):
         with _syncing(subject, model, last=number == batches - 1):
             there_and_back(storages, loss, casts, measured=measured)

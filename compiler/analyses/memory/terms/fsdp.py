@@ -16,6 +16,14 @@ from tunec.compiler.analyses.memory.terms.fsdp_flat import (
     flat_reductions,
     flat_terms,
 )
+from tunec.compiler.analyses.memory.terms.fsdp_forward import (
+    at_first_gathering,
+    at_gathering,
+    at_loss_forward,
+    in_layer,
+    keeps,
+    whole_at_turn,
+)
 from tunec.compiler.analyses.memory.terms.fsdp_units import (
     FORWARDS,
     ReductionMoment,
@@ -25,7 +33,7 @@ from tunec.compiler.analyses.memory.terms.fsdp_units import (
     in_step,
     run_of,
 )
-from tunec.compiler.analyses.memory.timeline import At, Sizes, Term, lasting, reduction
+from tunec.compiler.analyses.memory.timeline import At, Sizes, Term, lasting, reduction, total
 from tunec.compiler.analyses.memory.workload import Workload
 
 
@@ -64,11 +72,13 @@ def reduced(run: Run, plan: Sharding, *, checkpointed: bool) -> tuple[ReductionM
 def _of_units(run: Run) -> Iterator[Term]:
     """Terms of version 2 at the moments that depend on neither micro batch nor recomputation."""
     for born, freed in FORWARDS:
-        yield from lasting(_forward(run), born, freed)
+        yield from lasting(at_loss_forward(run), born, freed)
     yield from lasting(_at_loss(run), At.LOSS_BACKWARD, At.LOSS_BACKWARD)
+    if run.trains_head:
+        yield from lasting(_head(run), At.HEAD, At.HEAD)
     yield from lasting(_last_layer(run), At.LAST_LAYER, At.EXPANSION)
     yield from lasting(_embedding(run), At.EMBEDDING, At.EMBEDDING)
-    begins, (share, gathering) = _begins(run), _gathering(run, run.layers)
+    begins, (share, gathering) = at_first_gathering(run), at_gathering(run, run.layers)
     moment = At.GATHERING._replace(layers=share)
     yield from lasting(begins, At.FIRST_GATHERING, At.FIRST_GATHERING)
     yield from lasting(gathering, moment, moment)
@@ -80,34 +90,12 @@ def whole_in_passing(workload: Workload, plan: Sharding) -> Whole:
     run = run_of(workload, plan)
     if plan.fsdp.version == 1:
         return flat_in_passing(run)
-    return Whole(_in_layer(run), _forward(run), _gathering(run, run.layers)[1], _begins(run))
-
-
-def _keeps(run: Run) -> bool:
-    """Whether units stay gathered from forward to backward."""
-    return run.fsdp.sharding in ("grad_op", "none")
-
-
-def _whole(run: Run) -> Sizes:
-    """The units that are gathered at the turn from forward to backward."""
-    units = run.units
-    kept = units.every.size if _keeps(run) else units.root.size + units.tail.size
-    return {"gathered parameters": kept}
-
-
-def _gather_buffer(run: Run, unit: Unit) -> float:
-    """Bytes of a unit's gather buffer in version 2; version 1 gathers into the unit itself."""
-    return unit.size if run.fsdp.version == 2 else 0.0
-
-
-def _forward(run: Run) -> Sizes:
-    """Sizes at the loss: the last unit, and its buffer, which the next gathering would free."""
-    units = run.units
-    last = units.layer if run.shares or run.by != "unit" or not units.tail.size else units.tail
-    return {
-        **_whole(run),
-        "gather buffer": _gather_buffer(run, last),
-    }
+    return Whole(
+        in_layer(run),
+        at_loss_forward(run),
+        at_gathering(run, run.layers)[1],
+        at_first_gathering(run),
+    )
 
 
 def _at_loss(run: Run) -> Sizes:
@@ -118,9 +106,9 @@ def _at_loss(run: Run) -> Sizes:
     `_register_pre_backward_hook`).
     """
     comes = run.tiled or not run.units.tail.size
-    ahead = comes and not _keeps(run) and run.fsdp.backward_prefetch != "none"
+    ahead = comes and not keeps(run) and run.fsdp.backward_prefetch != "none"
     return {
-        **_whole(run),
+        **whole_at_turn(run),
         "gather buffer": run.units.layer.size * ahead,
     }
 
@@ -131,7 +119,7 @@ def _again(run: Run) -> Sizes:
     Before 1.14 accelerate had the root unit freed after the forward pass (1.13
     `utils/fsdp_utils.py`, `fsdp2_prepare_model`: `reshard_after_forward` of all units).
     """
-    if _keeps(run) or run.units.tail.size or run.shares or run.by == "host":
+    if keeps(run) or run.units.tail.size or run.shares or run.by == "host":
         return {}
     size = run.units.root.size
     waiting = {"accumulated gradients": run.waiting(run.units.every)}
@@ -144,7 +132,7 @@ def _coming(run: Run, following: Unit, *before: Unit) -> Sizes:
     `before`: units that the pass reaches later, which may still be gathered since the forward pass.
     """
     whole = _whole_in_backward(run) + run.units.layer.size
-    if _keeps(run):
+    if keeps(run):
         return {"gathered parameters": whole + sum(unit.size for unit in before)}
     ahead = following.size if run.fsdp.backward_prefetch != "none" else 0.0
     return {"gathered parameters": whole, "gather buffer": ahead}
@@ -159,14 +147,13 @@ def _last_layer(run: Run) -> Sizes:
     """Sizes while the head's gradient is reduced; a tied one waits for the embedding's."""
     units = run.units
     held_back = 0.0 if run.shares else run.gradient(units.tail)
-    rest = run.units.every.trained - units.tail.trained
     return {
         **_coming(run, units.layer, _rest_of_layers(run), units.embedding),
         "reduced copy": held_back,
         "gradients": run.shard * (0 if run.shares else units.tail.trained),
         "tied gradient": run.tied,
         "waiting gradients": _of_root(run),
-        "accumulated gradients": run.width * rest if run.waits else 0.0,
+        "accumulated gradients": run.waiting_besides(*_reduced_head(run)),
     }
 
 
@@ -180,7 +167,7 @@ def _first_layer(run: Run, plan: Sharding) -> Sizes:
         "gradients": run.reduced(units.layer, units.embedding, units.root) + max(own, 0.0),
         "tied gradient": run.tied,
         "waiting gradients": _of_root(run),
-        "accumulated gradients": run.waiting(units.layer, units.embedding, units.root),
+        "accumulated gradients": run.waiting(units.layer, *_last_units(run)),
     }
 
 
@@ -199,7 +186,7 @@ def _begun(run: Run, plan: Sharding) -> tuple[tuple[float, Sizes], ...]:
         **_first_layer(run, plan),
         **_coming(run, units.layer, units.layer, units.embedding),
         "gradients": run.reduced(*rest) + max(run.gradient(units.layer) - _late(run, plan), 0.0),
-        "accumulated gradients": run.waiting(*rest),
+        "accumulated gradients": run.waiting(units.layer, units.layer, *_last_units(run)),
     }
     return ((1 / run.layers, terms),)
 
@@ -210,7 +197,10 @@ def _late(run: Run, plan: Sharding) -> float:
 
 
 def _embedding(run: Run) -> Sizes:
-    """The embedding's gradient with its parameters or, after they are freed, with its copy."""
+    """The embedding's gradient with its parameters or, after they are freed, with its copy.
+
+    Or in a micro batch before the last: then no gradient of the layers is reduced.
+    """
     units = run.units
     last = _last_unit(run)
     own = run.gradient(last) + run.waiting(last)
@@ -226,38 +216,60 @@ def _embedding(run: Run) -> Sizes:
         "reduced copy": run.gradient(last),
         "gradients": run.reduced(last) + run.passing * last.trained,
     }
-    return max(made, reduced, key=_sum)
-
-
-def _sum(terms: Sizes) -> float:
-    return sum(terms.values())
+    unreduced = {
+        "gathered parameters": made["gathered parameters"],
+        "largest gradient": run.gradient(last) * run.adds,
+        "tied gradient": 2 * run.tied,
+        "accumulated gradients": run.waiting(units.every),
+    }
+    return max(made, reduced, unreduced, key=total)
 
 
 def _head(run: Run) -> Sizes:
-    """The output projection's gradient while it is computed or while it is reduced, the larger.
+    """Sizes when the output projection's gradient is computed; a tied one is reduced later."""
+    own = 0.0 if run.shares else run.units.tail.size
+    return {
+        **_beside_head(run, own),
+        "largest gradient": 0.0 if run.shares else max(run.gradient(run.units.tail), run.head),
+        "tied gradient": run.tied,
+        "accumulated gradients": run.waiting(run.units.every),
+    }
+
+
+def _head_reduced(run: Run) -> Sizes:
+    """The output projection's gradient while it is reduced.
 
     The gradient of its last parameter outlives the copy, since a variable still refers to it (torch
     2.13 `_fsdp_collectives.py`, `foreach_reduce`: `unsharded_grad`).
     """
-    units, whole = run.units, _whole_in_backward(run)
-    if _keeps(run):
+    tail = run.units.tail
+    return {
+        **_beside_head(run, 0.0),
+        "largest gradient": run.gradient(tail),
+        "reduced copy": run.gradient(tail),
+        "gradients": run.passing * tail.trained,
+        "accumulated gradients": run.waiting_besides(tail),
+    }
+
+
+def _beside_head(run: Run, own: float) -> Sizes:
+    """The gathered units beside the output projection's `own` bytes, and the prefetched layer."""
+    units, whole = run.units, _whole_in_backward(run) + own
+    if keeps(run):
         whole += units.embedding.size + units.layer.size + _rest_of_layers(run).size
-    ahead = 0.0 if _keeps(run) or run.fsdp.backward_prefetch == "none" else units.layer.size
-    made = {
-        "gathered parameters": whole + units.tail.size,
-        "gather buffer": ahead,
-        "largest gradient": run.gradient(units.tail),
-        "accumulated gradients": run.waiting(units.every),
-    }
-    reduced = {
-        "gathered parameters": whole,
-        "gather buffer": ahead,
-        "largest gradient": run.gradient(units.tail),
-        "reduced copy": run.gradient(units.tail),
-        "gradients": run.passing * units.tail.trained,
-        "accumulated gradients": run.width * run.rest(units.tail) if run.waits else 0.0,
-    }
-    return max(made, reduced, key=_sum)
+    ahead = 0.0 if keeps(run) or run.fsdp.backward_prefetch == "none" else units.layer.size
+    return {"gathered parameters": whole, "gather buffer": ahead}
+
+
+def _reduced_head(run: Run) -> tuple[Unit, ...]:
+    """The unit of the output projection, if it is reduced before the layers are differentiated."""
+    return () if run.shares else (run.units.tail,)
+
+
+def _last_units(run: Run) -> tuple[Unit, ...]:
+    """The units that are reduced after the first layer."""
+    units = run.units
+    return (units.embedding, units.root, *((units.tail,) if run.shares else ()))
 
 
 def _last_unit(run: Run) -> Unit:
@@ -276,7 +288,7 @@ def _rest_of_layers(run: Run) -> Unit:
 
 
 def _reductions(run: Run, layers: int) -> tuple[tuple[float, Sizes], ...]:
-    """Sizes when a layer is done, before its gradients are copied: the last two and the second.
+    """Sizes when a layer is done, before its gradients are copied: the last two, the first two.
 
     Each comes with the share of the layers that the pass has not reached.
     """
@@ -296,75 +308,18 @@ def _reductions(run: Run, layers: int) -> tuple[tuple[float, Sizes], ...]:
         "reduced copy": own,
         "gradients": run.reduced(units.layer, units.layer, units.embedding, units.root),
     }
-    moments = ((1, first), (2, second), (max(layers - 1, 1), late))
-    waits = run.waiting(units.every)
+    final = {
+        **late,
+        **_coming(run, units.embedding, units.embedding),
+        "gradients": run.reduced(units.layer, *_last_units(run)),
+    }
+    moments = ((1, first), (2, second), (max(layers - 1, 1), late), (layers, final))
+    head = _reduced_head(run)
     of_layers = tuple(
-        (1 - at / layers, {**terms, "accumulated gradients": waits * (1 - at / layers)})
+        (1 - at / layers, {**terms, "accumulated gradients": run.waiting_besides(*head, done)})
         for at, terms in moments
         if at <= layers
+        for done in (Unit(0.0, at * units.layer.trained),)
     )
     alone = units.tail.trained and not run.shares
-    return (*of_layers, (1.0, _head(run))) if alone else of_layers
-
-
-def _begins(run: Run) -> Sizes:
-    """When the first layer is copied out of its buffer, and a tied embedding's is held still.
-
-    One of its own is let go of by then, unless all are kept; it came beside the root's buffer.
-    """
-    units = run.units
-    root, own, layer = units.root.size, units.embedding.size, units.layer.size
-    if not run.shares and own > layer:
-        made = {"gathered parameters": root + own, "gather buffer": root + own}
-        kept = own * _keeps(run)
-        then = {"gathered parameters": root + kept + layer, "gather buffer": own + layer}
-        return max(made, then, key=_sum)
-    if _keeps(run) or not run.shares or units.tail.size <= layer:
-        return {}
-    both = units.tail.size + layer
-    return {"gathered parameters": root + both, "gather buffer": both}
-
-
-def _in_layer(run: Run) -> Sizes:
-    """A layer and its buffer besides the units that stay gathered; a separate head comes later."""
-    units = run.units
-    if _keeps(run):
-        return {**_whole(run), "gather buffer": _gather_buffer(run, units.layer)}
-    kept = units.root.size + (units.tail.size if run.shares else 0.0)
-    return {
-        "gathered parameters": kept + units.layer.size,
-        "gather buffer": _gather_buffer(run, units.layer),
-    }
-
-
-def _gathering_kept(run: Run, layers: int) -> tuple[float, Sizes]:
-    """The gathered units: at the last layer, or at a separate head behind it."""
-    every, layer = run.units.every.size, run.units.layer.size
-    tail = 0.0 if run.shares else run.units.tail.size
-    if 2 * tail > layer and run.by == "unit":
-        return 1.0, {"gathered parameters": every, "gather buffer": layer + tail}
-    return 1 - 1 / layers, {"gathered parameters": every - tail, "gather buffer": 2 * layer}
-
-
-def _gathering(run: Run, layers: int) -> tuple[float, Sizes]:
-    """Sizes while a unit is copied out of its buffer; only then the buffer before it is freed.
-
-    torch 2.13 `_fsdp_param_group.py`, `wait_for_unshard`: a variable holds the buffer to the end. A
-    root unit that holds both ends is the largest, and comes first.
-    """
-    units = run.units
-    if run.fsdp.sharding == "none":
-        return 0.0, {}
-    if _keeps(run):
-        return _gathering_kept(run, layers)
-    if units.root.size > units.layer.size:
-        whole = {"gathered parameters": units.root.size + units.layer.size}
-        buffers = {"gather buffer": units.root.size + units.layer.size}
-        return 0.0, {**whole, **buffers}
-    ends = 0.0 if run.shares or run.by != "unit" else units.layer.size + 2 * units.tail.size
-    kept = units.root.size + (units.tail.size if run.shares else 0.0)
-    share = 1.0 if ends > 3 * units.layer.size else 1 - 1 / layers
-    return share, {
-        "gathered parameters": kept,
-        "gather buffer": max(3 * units.layer.size, ends),
-    }
+    return (*of_layers, (1.0, _head_reduced(run))) if alone else of_layers

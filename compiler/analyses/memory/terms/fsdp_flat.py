@@ -19,6 +19,8 @@ def flat_terms(run: Run) -> Iterator[Term]:
     for born, freed in FORWARDS:
         yield from lasting(_whole(run, _after_forward(run)), born, freed)
     yield from lasting(_whole(run, _at_turn(run)), At.LOSS_BACKWARD, At.LOSS_BACKWARD)
+    if run.trains_head:
+        yield from lasting(_differentiated(run, 1, 0.0), At.HEAD, At.HEAD)
     yield from lasting(_differentiated(run, 1, 0.0), At.LAST_LAYER, At.EXPANSION)
     yield from lasting(_at_end(run), At.EMBEDDING, At.EMBEDDING)
 
@@ -136,7 +138,7 @@ def _at_end(run: Run) -> Sizes:
     """Sizes with the root unit's gradients concatenated, or with both parts and sum of a tied one.
 
     In a micro batch that is not the last, layers keep their unsharded gradients, and stay gathered
-    if they are gathered since the forward pass.
+    if they are gathered since the forward pass; the root's are added to those of earlier ones.
     """
     units = run.units
     root = run.gradient(units.root)
@@ -144,7 +146,7 @@ def _at_end(run: Run) -> Sizes:
     before["accumulated gradients"] = run.waiting(units.root)
     waiting = {
         **_whole(run, _after_forward(run)),
-        "accumulated gradients": run.width * run.rest(units.root),
+        "accumulated gradients": run.width * run.rest(*(() if run.adds else (units.root,))),
     }
     joined = {"largest gradient": root, "tied gradient": 0.0, "reduced copy": root}
     summed = {"largest gradient": run.head, "tied gradient": 3 * run.tied}

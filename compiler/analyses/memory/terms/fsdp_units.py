@@ -217,6 +217,8 @@ class Run(NamedTuple):
     """Bytes of one such element as it is summed, and as the optimizer then takes it."""
     waits: bool
     """Whether gradients of earlier micro batches wait unreduced."""
+    adds: bool
+    """Whether some micro batch adds to them and is not reduced either."""
     shares: bool
     """Whether embedding and output projection are one weight."""
     tied: float
@@ -231,6 +233,11 @@ class Run(NamedTuple):
     """Whether adapters are separate units."""
     by: Head
     """What gathers the output projection for the loss (`head_of`)."""
+
+    @property
+    def trains_head(self) -> bool:
+        """Whether the output projection gets a gradient."""
+        return self.head + self.tied > 0
 
     def gradient(self, unit: Unit) -> float:
         """Bytes of a unit's unsharded gradient."""
@@ -247,6 +254,10 @@ class Run(NamedTuple):
     def waiting(self, *units: Unit) -> float:
         """Bytes of unsharded gradients of units from earlier micro batches."""
         return sum(map(self.gradient, units)) if self.waits else 0.0
+
+    def waiting_besides(self, *units: Unit) -> float:
+        """Bytes of unsharded gradients from earlier micro batches of everything except units."""
+        return self.width * max(self.rest(*units), 0.0) if self.waits else 0.0
 
 
 def gradient_width(workload: Workload, states: States) -> int:
@@ -285,6 +296,7 @@ def run_of(workload: Workload, plan: Sharding) -> Run:
         kept=kept,
         passing=summed + plan.gradient / shards,
         waits=plan.accumulates,
+        adds=plan.adds_unreduced,
         shares=workload.architecture.tied,
         tied=float(width * plan.counts.embedding if plan.counts.tied else 0),
         head=float(0 if plan.counts.tied else width * plan.counts.head),

@@ -9,7 +9,7 @@ from tunec.compiler.analyses.memory.experts import ExpertsPass
 from tunec.compiler.analyses.memory.lora import merged, norms_working, weights_kept
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, is_hooked
 from tunec.compiler.analyses.memory.terms.answers import answer_terms
-from tunec.compiler.analyses.memory.terms.fsdp import fsdp_terms, reduced
+from tunec.compiler.analyses.memory.terms.fsdp import fsdp_terms, reduced, whole_in_passing
 from tunec.compiler.analyses.memory.terms.fsdp_units import run_of
 from tunec.compiler.analyses.memory.terms.gathering import gathered_again, gathered_terms
 from tunec.compiler.analyses.memory.terms.gradients import (
@@ -151,6 +151,19 @@ def under_way(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iter
             yield UnderWay(reduction(one.number, one.left), one.is_whole)
 
 
+def _layer_ends(workload: Workload, plan: Sharding) -> Iterator[Moment]:
+    """When a layer's first norm is differentiated, and FSDP has all gradients of the layer.
+
+    Or when the layer is frozen, and the one before it is gathered. Version 1 concatenates gradients
+    of trained layers only when the norm is done.
+    """
+    if plan.fsdp.version != 2 and not (plan.fsdp.version and workload.adapted):
+        return
+    for number, at in enumerate(reduced(run_of(workload, plan), plan, checkpointed=False), 1):
+        if not at.inside and at.left < 1:
+            yield reduction(number, at.left)
+
+
 @cached(8192)
 def phases(workload: Workload, plan: Sharding, run: Pass, share: int) -> tuple[Phase, ...]:
     """All phases of a training step, of evaluation, and of the time before and after training.
@@ -163,6 +176,7 @@ def phases(workload: Workload, plan: Sharding, run: Pass, share: int) -> tuple[P
             *of_plan(workload, plan, checkpointed=checkpointed, segment=segment),
             *of_pass(workload, run),
             *_at_head(workload, plan, run),
+            *_in_last_layer(workload, plan, run),
             *_in_layers(workload, plan, run),
             *_at_decoder(workload, plan, run),
             *answer_terms(workload, plan, run, share),
@@ -186,12 +200,28 @@ def _at_head(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
     widths, tokens = arithmetic(workload, run.states, "text"), losing(workload, run).tokens
     width = widths.compute
     made = width + widths.casts * plan.parameter
-    if made * model.hidden <= (12 - width) * tokens or plan.fsdp.version or is_hooked(plan):
+    logits = {"logits and loss": tokens * width * model.vocab * (not widths.casts)}
+    if plan.fsdp.version:
+        yield from of_samples(logits, At.HEAD, At.HEAD)
+        return
+    if made * model.hidden <= (12 - width) * tokens or is_hooked(plan):
         return
     beside = {"largest gradient": float(plan.parameter * plan.accumulates * head)}
-    logits = {"logits and loss": tokens * width * model.vocab * (not widths.casts)}
     yield from lasting(beside, At.HEAD, At.HEAD)
     yield from of_samples(logits, At.HEAD, At.HEAD)
+
+
+def _in_last_layer(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
+    """The units that FSDP has gathered when the last layer ends its forward pass."""
+    if not plan.fsdp.version:
+        return
+    passed, whole = activations(workload, run), whole_in_passing(workload, plan).layers
+    for happens, at in (
+        (passed.ending > 0, At.LAST_LAYER_FORWARD),
+        (passed.experts is not None, At.LAST_FORWARD),
+    ):
+        if happens:
+            yield from lasting(whole, at, at)
 
 
 def _in_layers(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
@@ -207,6 +237,8 @@ def _in_layers(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
         whole = own.begun or own.last_layer
         layer = whole if one.is_whole else own.half or whole
         yield from of_samples(layer, one.moment, one.moment, number)
+    for moment in _layer_ends(workload, plan):
+        yield from of_samples(passed.ended, moment, moment, number)
     if passed.experts is not None and plan.stage == PARAMETERS and not plan.fsdp.version:
         for at in gathered_again(plan, checkpointed=run.checkpointed):
             layer = passed.experts.beginning if at.is_recomputed else passed.experts.repeated
