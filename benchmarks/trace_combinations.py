@@ -236,6 +236,7 @@ def _moe(model: Model) -> Iterator[Combination]:
     yield replace(lora_one, checkpointed=True)
     yield lora_one
     yield replace(one, states="mixed", engine="deepspeed", world=8, stage=2, checkpointed=True)
+    yield replace(one, checkpointed=True, accumulation=2)
     if "deepseek" in model.name:
         yield replace(one, checkpointed=True, engine="fsdp", fsdp="full", world=8)
         yield replace(lora_one, micro=2, packing=False)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.analyses.memory.counts import Counts
-from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.modules import BYTES, experts_apart
 from tunec.compiler.analyses.memory.muon import gathers
 from tunec.compiler.analyses.memory.reductions import Reduction
 from tunec.compiler.analyses.memory.sharding import (
@@ -44,7 +44,7 @@ def at_last_layer(plan: Sharding) -> Sizes:
         # in a mixture of experts the first gradients to come are those of experts
         waiting = (counts.embedding if counts.tied else 0) - counts.inner * (counts.experts > 0)
         return {**_on_their_way(plan, max(waiting, -counts.inner)), **_held(plan)}
-    return partly(plan, counts.embedding if counts.tied else counts.head)
+    return partly(plan, _of_head(counts))
 
 
 def at_first_layer(plan: Sharding, segment: int = 1) -> Sizes:
@@ -87,8 +87,7 @@ def head_stepped(plan: Sharding) -> Sizes:
     counts, optimizer = plan.counts, plan.workload.optimizer
     if counts.tied:
         return at_head(plan)
-    temporaries = in_backward_bytes(optimizer, plan.states, counts.head)
-    return {"optimizer temporaries": temporaries}
+    return {"optimizer temporaries": in_backward_bytes(optimizer, plan.states, counts.head)}
 
 
 def _of_head(counts: Counts) -> int:
@@ -107,6 +106,7 @@ def at_experts(plan: Sharding, parts: int, *, last: bool) -> Sizes:
     """Gradients at the experts of the last or the first layer, when the experts' own are computed.
 
     `parts`: thirds of the weights with gradients: one by the second product, all by gate and up.
+    Gradients of earlier micro batches stay until the new one, which is of all experts, is added.
     """
     counts = plan.counts
     third = counts.experts // 3
@@ -115,12 +115,13 @@ def at_experts(plan: Sharding, parts: int, *, last: bool) -> Sizes:
         return {**_on_their_way(plan, arriving * third - counts.inner), **_held(plan)}
     if plan.releases:
         return _released(plan)
+    adds = plan.accumulates and not accumulates_whole_fp32(plan)
+    made = min(parts, 2) * third * (adds and not experts_apart(plan.workload))
+    new = {"largest gradient": float(plan.parameter * made)}
     if last:
-        own = counts.embedding if counts.tied else counts.head
-        return partly(plan, own + parts * third)
-    embedding = 0 if counts.tied else counts.embedding
-    later = counts.late + embedding + counts.vision + (3 - parts) * third
-    return partly(plan, plan.arriving - later)
+        return {**partly(plan, _of_head(counts) + parts * third), **new}
+    later = counts.late + counts.embedding * (not counts.tied) + counts.vision
+    return {**partly(plan, plan.arriving - later - (3 - parts) * third), **new}
 
 
 def at_vision(plan: Sharding) -> Sizes:
@@ -128,8 +129,7 @@ def at_vision(plan: Sharding) -> Sizes:
     counts = plan.counts
     if is_hooked(plan) or plan.releases:
         return at_last_layer(plan)
-    embedding = 0 if counts.tied else counts.embedding
-    return partly(plan, plan.arriving - embedding - counts.vision)
+    return partly(plan, plan.arriving - counts.embedding * (not counts.tied) - counts.vision)
 
 
 def at_decoder_embedding(plan: Sharding) -> Sizes:
@@ -149,12 +149,12 @@ def at_embedding(plan: Sharding) -> Sizes:
     """
     counts = plan.counts
     tied = {"tied gradient": float(_parts(plan) * plan.parameter * counts.embedding * counts.tied)}
+    largest = {"largest gradient": float(plan.parameter * counts.embedding)}
     if plan.releases:
-        return {"largest gradient": float(plan.parameter * counts.embedding), **tied}
+        return {**largest, **tied}
     if is_hooked(plan):
-        arriving = {"largest gradient": float(plan.parameter * counts.embedding)}
         held = kept_gradients(plan) if _owns_last(plan) else _held(plan)
-        return {**reduce_buckets(plan), **arriving, **held, **tied}
+        return {**reduce_buckets(plan), **largest, **held, **tied}
     return {**partly(plan, plan.arriving), **tied}
 
 
