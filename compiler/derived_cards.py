@@ -27,6 +27,8 @@ KEY: Final = "tunec_card"
 """The key that distinguishes a card's file from a config.json."""
 _PARTS: Final = ("", "transformer", "unet")
 """Folders of a repository in which a config.json is looked for; those of a pipeline come last."""
+_PIPELINE: Final = "model_index.json"
+"""The file in the folder of a diffusers pipeline (diffusers 0.42.1 `DiffusionPipeline`)."""
 
 
 class NoCard(ValueError):
@@ -227,10 +229,24 @@ def hub_config(name: str) -> Path | None:
     folder = hub_folder(name)
     try:
         revision = (folder / "refs" / "main").read_text("utf-8").strip()
-        places = (folder / "snapshots" / revision / part / "config.json" for part in _PARTS)
-        return next((each for each in places if each.is_file()), None)
+        return config_in(folder / "snapshots" / revision)
     except (OSError, ValueError):
         return None
+
+
+def config_in(folder: Path) -> Path | None:
+    """The config.json of a model's folder; for a diffusers pipeline, that of the denoiser."""
+    places = (folder / part / "config.json" for part in _PARTS)
+    return next((each for each in places if each.is_file()), None)
+
+
+def pipeline_of(folder: Path) -> Path:
+    """The folder that holds a denoiser's whole pipeline, which is what its trainer loads.
+
+    Any other folder is itself.
+    """
+    is_part = folder.name in _PARTS and (folder.parent / _PIPELINE).is_file()
+    return folder.parent if is_part else folder
 
 
 def hub_folder(name: str) -> Path:

@@ -20,7 +20,7 @@ from tunec.compiler.analyses.architecture.classifiers import (
 )
 from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.analyses.selection import Selection, select
-from tunec.compiler.derived_cards import KEY, NoCard, card_of
+from tunec.compiler.derived_cards import KEY, NoCard, card_of, pipeline_of
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import shortened
 from tunec.compiler.facts import Facts, ResolvedModel
@@ -40,7 +40,8 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, device
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.architecture import Architecture, References
-from tunec.schemas.models.catalogue import card, repository
+from tunec.schemas.models.card import ModelCard
+from tunec.schemas.models.catalogue import card, denoiser_cards, repository
 from tunec.schemas.models.published_form import Published, published_in
 from tunec.schemas.source import start_of
 from tunec.schemas.spec import DeviceChoice, InlineModel, Spec
@@ -141,18 +142,41 @@ def resolve_model(
     if isinstance(model, InlineModel):
         config = model.config
         facts = _config(config, base, followed) if isinstance(config, str) else config
-        published = _published(facts)
-        made = _of_task(facts, task)
-        return ResolvedModel(model.path, made, (), model.stored_dtype, None, published=published)
+        stored = model.stored_dtype if "stored_dtype" in model.model_fields_set else None
+        return _of_config(model.path, facts, stored, task)
     if not _is_path(model, base, followed):
         return _with_task(catalogued(model), task)
     facts = _config(model, base, followed)
     where = base / model
-    directory = where.parent if where.is_file() else where
+    directory = pipeline_of(where.parent if where.is_file() else where)
     path = str(directory) if is_path(model, base) else model
-    path, published = _weights(facts) or path, _published(facts)
+    return _of_config(_weights(facts) or path, facts, _stored(facts), task)
+
+
+def _of_config(
+    path: str, facts: Mapping[str, Any], stored: FloatDtype | None, task: Task | None
+) -> ResolvedModel:
+    """A model given by its config, with what the catalogue knows of a pipeline like it."""
     made = _of_task(facts, task)
-    return ResolvedModel(path, made, (), _stored(facts), None, published=published)
+    found = ResolvedModel(path, made, (), stored or "bf16", None, published=_published(facts))
+    return _with_pipeline(found, stored) if made.kind == "diffusion" else found
+
+
+def _with_pipeline(model: ResolvedModel, stored: FloatDtype | None) -> ResolvedModel:
+    """A denoiser with what the catalogue knows of its class, and of a pipeline with its equal.
+
+    Models that need reference images are left out: their denoisers are those of other models.
+    """
+    of_class = denoiser_cards(model.architecture.family)
+    known = [each for each in of_class if each.edits is None or not each.edits.least]
+    if not known:
+        return model
+    for each in known:
+        if _derived(each.config) == model.architecture:
+            kept = stored or each.stored_dtype
+            return replace(_of_weights(each.repo), path=model.path, stored_dtype=kept)
+    architecture = _with_references(model.architecture, known[0])
+    return replace(model, architecture=architecture, lora_targets=known[0].lora_targets)
 
 
 def _with_task(model: ResolvedModel, task: Task | None) -> ResolvedModel:
@@ -238,10 +262,10 @@ def _published(config: Mapping[str, Any]) -> Published:
     return published_in(config["config"] if KEY in config else config)
 
 
-def _stored(config: Mapping[str, Any]) -> FloatDtype:
+def _stored(config: Mapping[str, Any]) -> FloatDtype | None:
     config = config["config"] if KEY in config else config
     names: dict[str, FloatDtype] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-    return names.get(str(config.get("dtype", config.get("torch_dtype"))), "bf16")
+    return names.get(str(config.get("dtype", config.get("torch_dtype"))))
 
 
 def catalogued(name: str) -> ResolvedModel:
@@ -258,13 +282,23 @@ def _of_weights(path: str) -> ResolvedModel:
         for each in found.components
     )
     architecture = _derived(found.config, found.processor)
-    if found.edits is not None:
-        given = References(found.edits.least, found.edits.most, found.edits.seen)
-        architecture = replace(architecture, references=given)
-    published = published_in(found.config)
     return ResolvedModel(
-        path, architecture, components, found.stored_dtype, found, published=published
+        path,
+        _with_references(architecture, found),
+        components,
+        found.stored_dtype,
+        found,
+        published=published_in(found.config),
+        lora_targets=found.lora_targets,
     )
+
+
+def _with_references(architecture: Architecture, known: ModelCard) -> Architecture:
+    """An architecture with the reference images that models of a card take."""
+    if known.edits is None:
+        return architecture
+    given = References(known.edits.least, known.edits.most, known.edits.seen)
+    return replace(architecture, references=given)
 
 
 def resolve_cluster(

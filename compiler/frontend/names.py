@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from tunec.compiler.derived_cards import hub_config, hub_folder
+from tunec.compiler.derived_cards import config_in, hub_config, hub_folder
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, quoted, shortened
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shortened
 from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import format_of
@@ -125,7 +125,7 @@ def _config_file(name: str, tree: Node, at: Place, project: Project) -> Resolved
     path, folder = project.base / name, None
     try:
         folder = path if path.is_dir() else None
-        path = path / "config.json" if folder else path
+        path = (config_in(folder) or folder / "config.json") if folder else path
         content = project.read(path, _at(tree, at))
     except Outside as fault:
         return ResolvedName((lies_outside(name, fault, _at(tree, at), at),))
@@ -148,18 +148,13 @@ def _config(content: bytes, file: str, format: Format) -> tuple[Any, tuple[Diagn
 
 
 def _no_config(name: str, folder: Path, fault: Exception, tree: Node, at: Place) -> Diagnostic:
-    """The error for a directory without a config; in a diffusers pipeline each part has one."""
-    parts = [part for part in ("transformer", "unet") if (folder / part / "config.json").is_file()]
-    named = [f"`model: {shortened(name).rstrip('/')}/{part}`" for part in parts]
     return error(
         "E0305",
         f"cannot read `config.json` in `{shortened(name)}`: {fault}",
         _at(tree, at),
         path=at,
         notes=("the name is a directory, relative to the spec's",),
-        help=f"name the part to train: {joined(named)}"
-        if named
-        else near_files(folder / "config.json"),
+        help=near_files(folder / "config.json"),
     )
 
 

@@ -134,13 +134,13 @@ def _asked_targets(scribe: Scribe, lora: Lora) -> str | tuple[str, ...]:
     """The method's targets; by default every linear module, or only attention for diffusion models.
 
     The default of diffusers and SimpleTuner for LoRA is `to_k, to_q, to_v, to_out.0`. For a derived
-    denoiser the card names its default targets.
+    denoiser the catalogue names those of its class.
     """
     model = scribe.facts.model
     if model.architecture.kind != "diffusion" or "targets" in lora.model_fields_set:
         return lora.targets
-    if model.architecture.denoiser is not None and model.card is not None:
-        return model.card.lora_targets or "attention"
+    if model.architecture.denoiser is not None:
+        return model.lora_targets or "attention"
     return "attention"
 
 

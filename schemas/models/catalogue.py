@@ -89,6 +89,13 @@ def original(name: str) -> str:
     return known.repo if path.lower() in own else path
 
 
+def denoiser_cards(family: str) -> Iterator[ModelCard]:
+    """The cards of diffusion models of a diffusers class, in the order of their names."""
+    for name, head in heads(_CARDS, ("config",), family.lower()).items():
+        if head.get("config", {}).get("_class_name") == family:
+            yield _read(name)
+
+
 def card_names() -> tuple[str, ...]:
     """Names of all cards, sorted."""
     return names_in(_CARDS)

@@ -19,7 +19,7 @@ from tunec.compiler.ir.slots import Devices
 from tunec.compiler.target import on_deepspeed
 from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.scheduler import is_known
-from tunec.targets.simpletuner.families import LAST_READ_BEFORE, of_model
+from tunec.targets.simpletuner.families import LAST_READ_BEFORE, flavour_of, of_model
 from tunec.targets.simpletuner.rows.schedule import KINDS, lacks_steps
 
 
@@ -117,7 +117,7 @@ RULES: Final = (
 
 
 def _of_family(plan: Plan, version: Version) -> Iterator[Rule]:
-    family = of_model(plan.model.path, plan.model.family)
+    family = of_model(plan.model)
     if family is not None and not family.holds_at(version):
         yield Rule(
             lambda _: True,
@@ -130,9 +130,43 @@ def _of_family(plan: Plan, version: Version) -> Iterator[Rule]:
         )
 
 
+def _of_release(plan: Plan, version: Version) -> Iterator[Rule]:
+    """What a family's code does not do in a release, whatever its flags are."""
+    family, known = of_model(plan.model), flavour_of(plan.model)
+    if (
+        known is not None
+        and known[1] in known[0].distinct
+        and not known[0].knows(known[1], version)
+    ):
+        yield Rule(
+            lambda _: True,
+            f"this release has no flavour {known[1]}, and trains it as another one",
+            ("model.path",),
+            f"request simpletuner {known[0].added[known[1]]} or later",
+            "helpers/models/common.py setup_model_flavour",
+        )
+    if family is not None and family.name == "sana" and version >= Version("4.3.5"):
+        yield Rule(
+            lambda _: True,
+            "it encodes captions with a pipeline that it gives no scheduler",
+            ("model.path",),
+            "`targets: [simpletuner@4.3.4]`",
+            "helpers/models/common.py _load_pipeline and helpers/models/sana/model.py "
+            "requires_special_scheduler_setup",
+        )
+    if family is not None and family.name == "pixart":
+        yield Rule(
+            lambda plan: plan.adapter.kind != "none",
+            "it saves no LoRA weights of PixArt: checkpoints lack them, and the end is an error",
+            ("model.path", "adapter.kind"),
+            "`method: full`, or another model",
+            "simpletuner 4.0.6 and 4.10.1 helpers/models/pixart/model.py save_lora_weights",
+        )
+
+
 def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
     """An error for every rule that the plan breaks; RULES hold in every known version."""
-    for rule in (*RULES, *_of_family(plan, version)):
+    for rule in (*RULES, *_of_family(plan, version), *_of_release(plan, version)):
         if rule.breaks(plan):
             yield Diagnostic(
                 "E0905",

@@ -11,16 +11,17 @@ from typing import Final
 from msgspec import Struct
 from packaging.version import Version
 
-from tunec.schemas.models.catalogue import UnknownName, card
+from tunec.compiler.ir.slots import Model
+from tunec.compiler.resolve import catalogued
+from tunec.schemas.caches import cached
+from tunec.schemas.models.card import ModelCard
+from tunec.schemas.models.catalogue import UnknownName, card, denoiser_cards
 
 LAZY_REGISTRY: Final = "4.0.0"
 """The first release whose families come from `model_metadata.json`; 3.3.4 still registers
 classes."""
 LAST_READ_BEFORE: Final = "3.1.6"
 """The last release before it whose sources and parser were read."""
-FLAVOURS_ADDED: Final = "4.10.0"
-"""The first minor release whose `HUGGINGFACE_PATHS` were read and contain the flavours of
-`later`."""
 
 
 class Family(Struct, frozen=True):
@@ -33,19 +34,26 @@ class Family(Struct, frozen=True):
     """`DEFAULT_MODEL_FLAVOUR`: the flavour that is trained if neither path nor flavour is given.
     "": it differs between releases."""
     flavours: Mapping[str, str]
-    """The repository of each flavour (`HUGGINGFACE_PATHS`) that every release of the family has."""
+    """The repository of each flavour (`HUGGINGFACE_PATHS`)."""
     targets: tuple[str, ...]
     """`DEFAULT_LORA_TARGET` without the fused modules that only `--fuse_qkv_projections`
     creates."""
     since: str | None = None
     until: str | None = None
-    later: Mapping[str, str] = {}
-    """Flavours that are only known for releases from `FLAVOURS_ADDED` on."""
+    added: Mapping[str, str] = {}
+    """The first release read that has a flavour, for flavours that the family got later."""
+    distinct: frozenset[str] = frozenset()
+    """Flavours that a release without them would train as another one: with other text encoders,
+    or without reference images."""
 
     def holds_at(self, version: Version) -> bool:
         """Whether the parser of that version has the family."""
         after = self.since is None or version >= Version(self.since)
         return after and (self.until is None or version < Version(self.until))
+
+    def knows(self, flavour: str, version: Version) -> bool:
+        """Whether that version has a flavour of the family."""
+        return flavour not in self.added or version >= Version(self.added[flavour])
 
 
 _QKVO: Final = ("to_k", "to_q", "to_v", "to_out.0")
@@ -146,12 +154,15 @@ FAMILIES: Final = (
         "flux2",
         "Flux2Transformer2DModel",
         "",
-        {"dev": "black-forest-labs/FLUX.2-dev"},
-        ("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.to_qkv_mlp_proj"),
-        later={
+        {
+            "dev": "black-forest-labs/FLUX.2-dev",
             "klein-4b": "black-forest-labs/FLUX.2-klein-base-4B",
             "klein-9b": "black-forest-labs/FLUX.2-klein-base-9B",
         },
+        ("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.to_qkv_mlp_proj"),
+        added={"klein-4b": "4.0.1", "klein-9b": "4.0.1"},
+        # helpers/models/flux2/model.py load_text_encoder: Qwen3 for Klein, else Mistral
+        distinct=frozenset({"klein-4b", "klein-9b"}),
     ),
     Family(
         "qwen_image",
@@ -159,22 +170,25 @@ FAMILIES: Final = (
         "",
         {
             "v1.0": "Qwen/Qwen-Image",
+            "v2.0": "Qwen/Qwen-Image-2512",
             "edit-v1": "Qwen/Qwen-Image-Edit",
             "edit-v2": "Qwen/Qwen-Image-Edit-2509",
+            "edit-v3": "Qwen/Qwen-Image-Edit-2511",
         },
         _QKVO,
-        later={"v2.0": "Qwen/Qwen-Image-2512", "edit-v3": "Qwen/Qwen-Image-Edit-2511"},
+        added={"v2.0": LAZY_REGISTRY, "edit-v3": "3.3.4"},
+        distinct=frozenset({"edit-v3"}),
     ),
     Family("wan", "WanTransformer3DModel", "t2v-480p-1.3b-2.1", _WAN, _QKVO),
     Family(
         "z_image",
         "ZImageTransformer2DModel",
         "",
-        {},
+        {"base": "TONGYI-MAI/Z-Image", "turbo": "TONGYI-MAI/Z-Image-Turbo"},
         # helpers/models/common.py: the targets where a model has none of its own
         _QKVO,
         since=LAZY_REGISTRY,
-        later={"base": "TONGYI-MAI/Z-Image", "turbo": "TONGYI-MAI/Z-Image-Turbo"},
+        added={"base": "4.0.6"},
     ),
     Family(
         "chroma",
@@ -241,28 +255,54 @@ def named(name: str) -> Family | None:
     return next((each for each in FAMILIES if each.name == name.lower()), None)
 
 
-def of_model(path: str, denoiser: str) -> Family | None:
-    """The family of a model: by its repository, else by a denoiser that only one family has."""
-    at = flavour_of(path)
+def of_model(model: Model) -> Family | None:
+    """The family of a plan's model.
+
+    It follows from the repository, else from a denoiser that only one family has, else from the
+    catalogue's card.
+    """
+    at = flavour_of(model)
     if at is not None:
         return at[0]
-    fitting = [each for each in FAMILIES if each.denoiser == denoiser]
-    return fitting[0] if len(fitting) == 1 else _of_card(path)
+    fitting = [each for each in FAMILIES if each.denoiser == model.family]
+    if len(fitting) == 1:
+        return fitting[0]
+    known = _card_of(model)
+    return named(known.simpletuner_family or "") if known else None
 
 
-def _of_card(path: str) -> Family | None:
-    """The family in the catalogue's card for a repository, as for a copy of a flavour's weights."""
-    try:
-        known = card(path).simpletuner_family
-    except UnknownName:
-        return None
-    return named(known) if known else None
+def flavour_of(model: Model) -> tuple[Family, str] | None:
+    """The family and flavour of a plan's model.
+
+    Those of its repository, else of weights with the same modules: the catalogue's card names
+    them for a repository, and a local copy has those of the model that it copies.
+    """
+    at = _published(model.path)
+    if at is not None:
+        return at
+    known = _card_of(model)
+    alike = (known.repo, *known.aliases, *known.siblings) if known else ()
+    return next(filter(None, map(_published, alike)), None)
 
 
-def flavour_of(path: str) -> tuple[Family, str] | None:
+def _published(path: str) -> tuple[Family, str] | None:
     """The family and flavour with that repository; the hub ignores case in names."""
     for family in FAMILIES:
-        for flavour, repository in (*family.flavours.items(), *family.later.items()):
+        for flavour, repository in family.flavours.items():
             if repository.lower() == path.lower():
                 return family, flavour
     return None
+
+
+@cached(64)
+def _card_of(model: Model) -> ModelCard | None:
+    """The catalogue's card of a repository; of a local copy, that of its class and size.
+
+    Models that need reference images have the denoisers of others, so no copy is one of them.
+    """
+    try:
+        return card(model.path)
+    except UnknownName:
+        alike = (e for e in denoiser_cards(model.family) if not (e.edits and e.edits.least))
+        sizes = ((e, catalogued(e.repo).architecture.parameters) for e in alike)
+        return next((e for e, parameters in sizes if parameters == model.parameters), None)

@@ -246,14 +246,16 @@ def test_a_config_of_an_impossible_size_is_refused_at_once(tunec, tmp_path, key)
     assert "must be at most" in result.err
 
 
-def test_a_pipeline_without_a_config_names_the_part_that_has_one(tunec, tmp_path):
+def test_a_folder_without_a_config_is_told_and_a_pipeline_has_that_of_its_denoiser(tunec, tmp_path):
     (tmp_path / "flux/transformer").mkdir(parents=True)
-    (tmp_path / "flux/transformer/config.json").write_text("{}")
     spec = tmp_path / "spec.yaml"
     spec.write_text(Path(FIVE).read_text("utf-8"), "utf-8")
-    result = tunec("plan", spec, "--set", "model=flux")
-    assert result.code == 1
-    assert "`model: flux/transformer`" in result.err
+    absent = tunec("plan", spec, "--set", "model=flux")
+    (tmp_path / "flux/transformer/config.json").write_text("{}")
+    empty = tunec("plan", spec, "--set", "model=flux")
+    assert (absent.code, empty.code) == (1, 1)
+    assert "cannot read `config.json` in `flux`" in absent.err
+    assert "cannot read" not in empty.err
 
 
 def test_the_margin_is_called_by_what_the_devices_run(tunec):

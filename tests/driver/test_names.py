@@ -1,5 +1,6 @@
 """Names of the catalogue say which weights are trained; a refusal points at what the spec says."""
 
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.resolve import resolve_model
 from tunec.compiler.review.explain import explain_text
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.catalogue import card, card_names
 from tunec.targets.registry import REGISTRY
 
@@ -28,7 +30,7 @@ def others(name):
 
 SHARED = [name for name in card_names() if others(name)]
 """Cards that describe several weights."""
-UNTAKEN = {"stable-diffusion-2-1"}
+UNTAKEN = {"stable-diffusion-2-1", "sana-1.6b"}
 """Cards that no target's newest release takes: SimpleTuner's `sd2x` ended with 4.0."""
 LARGE = {"glm-5": "h200-x8-n4"}
 """Cards that one node of the largest devices does not hold, and what does."""
@@ -166,3 +168,29 @@ def test_a_script_of_its_own_target_has_no_unknown_flags():
     result = tunec.compile(text, targets=["llama-cookbook"])
     assert result.ok
     assert [each.id for each in result.diagnostics if "flag" in each.id] == []
+
+
+def pipeline(folder, name, **changed):
+    """A folder as diffusers saves a pipeline, with the denoiser's config of a card."""
+    part = "unet" if "UNet" in card(name).config["_class_name"] else "transformer"
+    (folder / part).mkdir(parents=True)
+    (folder / part / "config.json").write_text(json.dumps({**card(name).config, **changed}))
+    (folder / "model_index.json").write_text("{}")
+    return part
+
+
+@pytest.mark.parametrize("name", ["sdxl-base-1.0", "sd3.5-medium", "qwen-image", "flux.2-klein-4b"])
+def test_a_folder_of_a_pipeline_is_planned_like_the_repository_that_it_copies(name, tmp_path):
+    part = pipeline(tmp_path / "local", name)
+    published = resolve_model(card(name).repo, tmp_path)
+    for given in ("./local", f"./local/{part}"):
+        found = resolve_model(given, tmp_path)
+        assert found.path == str(tmp_path / "local")
+        assert replace(found, path=published.path) == published
+
+
+def test_a_denoiser_of_its_own_takes_the_adapters_of_its_class(tmp_path):
+    pipeline(tmp_path / "local", "sd3.5-medium", num_layers=12)
+    found = resolve_model("./local", tmp_path)
+    assert (found.card, found.components) == (None, ())
+    assert found.lora_targets == card("sd3.5-medium").lora_targets

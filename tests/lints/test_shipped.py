@@ -41,6 +41,7 @@ REAL = {
     "ds_z3_fp8_config.json": "DeepSpeed reads comms_logger and csv_monitor, at the top of the file",
     "llama3_fp8_deepspeed_sft.yaml": "names that file",
     "single_gpu.yaml": "eight processes and nothing that starts them",
+    "sana.lycoris-lokr/config.json": "no scheduler for the pipeline that encodes captions",
 }
 """Configs that are taken, and do otherwise than they say; looked up in the source of the reader."""
 _FEWEST = {"axolotl": 230, "simpletuner": 175, "llamafactory": 60, "trl": 7, "torchtune": 150}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec import structs
 from packaging.version import Version
 from tests.plans import plan_of
 from transformers import get_scheduler
@@ -23,7 +24,7 @@ from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.read import found_plain, read, recognise
 from tunec.compiler.target import Artifact, File
 from tunec.targets.simpletuner import schema
-from tunec.targets.simpletuner.families import FAMILIES, of_model
+from tunec.targets.simpletuner.families import FAMILIES, flavour_of, of_model
 from tunec.targets.simpletuner.optimizers import CHOICES
 from tunec.targets.simpletuner.rows import environment as env
 from tunec.targets.simpletuner.rows import forms
@@ -600,8 +601,9 @@ def test_families_are_the_release_s_own(consumer):
         real = found[family.name]
         assert real["class"].removeprefix("FlowMap") == family.denoiser
         assert real["default"] == family.default or not family.default
-        known = {**family.flavours, **(family.later if consumer == "4.10.1" else {})}
-        assert known.items() <= real["flavours"].items()
+        known = {each for each in family.flavours if family.knows(each, Version(consumer))}
+        assert known == family.flavours.keys() & real["flavours"].keys()
+        assert all(real["flavours"][each] == family.flavours[each] for each in known)
 
 
 def test_optimizers_are_the_release_s_own(consumer):
@@ -717,12 +719,28 @@ def test_keys_with_dashes_and_numbers_as_words(version):
     assert "activation_checkpointing.mode" not in slots
 
 
-def test_model_by_repository_or_by_class():
-    assert (
-        of_model("stabilityai/stable-diffusion-xl-base-1.0", "UNet2DConditionModel").name == "sdxl"
-    )
-    assert of_model("./flux", "FluxTransformer2DModel").name == "flux"
-    assert of_model("./unet", "UNet2DConditionModel") is None
+@pytest.mark.parametrize(
+    ("path", "denoiser", "parameters", "family", "flavour"),
+    [
+        (
+            "stabilityai/stable-diffusion-xl-base-1.0",
+            "UNet2DConditionModel",
+            2567463684,
+            "sdxl",
+            "base-1.0",
+        ),
+        ("./flux", "FluxTransformer2DModel", 1, "flux", None),
+        ("./flux", "FluxTransformer2DModel", 11891178560, "flux", "schnell"),
+        ("./unet", "UNet2DConditionModel", 1, None, None),
+        ("./unet", "UNet2DConditionModel", 859520964, "sd1x", "1.5"),
+        ("./klein", "Flux2Transformer2DModel", 3875544576, "flux2", "klein-4b"),
+    ],
+)
+def test_model_by_repository_class_or_size(path, denoiser, parameters, family, flavour):
+    model = structs.replace(plan_of().model, path=path, family=denoiser, parameters=parameters)
+    found, known = of_model(model), flavour_of(model)
+    assert (found and found.name) == family
+    assert (known and known[1]) == flavour
 
 
 @pytest.mark.parametrize(

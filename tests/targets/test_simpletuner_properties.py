@@ -26,7 +26,7 @@ def diffusion_plans(draw: st.DrawFn) -> Plan:
     if draw(st.integers(0, 9)) == 0:
         return plan
     family = draw(st.sampled_from(FAMILIES))
-    repository = draw(st.sampled_from([*family.flavours.values(), *family.later.values()]))
+    repository = draw(st.sampled_from([*family.flavours.values()]))
     compute = plan.precision.compute
     states = replace(plan.states, weights=compute, trainable=compute, gradients=compute)
     side = draw(st.integers(1, 2048))

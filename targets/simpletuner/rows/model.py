@@ -7,7 +7,10 @@ There are no fp32 copies.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Final
+
+from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, named
@@ -19,21 +22,34 @@ from tunec.targets.simpletuner import families
 ADAPTERS: Final = "simpletuner 3.1.6 and 4.10.1, helpers/models/common.py add_lora_adapter"
 
 
-def _write_model(plan: Plan) -> Mapping[str, Json]:
-    keys = {"pretrained_model_name_or_path": plan.model.path}
-    family = families.of_model(plan.model.path, plan.model.family)
-    if family is not None:
-        keys["model_family"] = family.name
-    known = families.flavour_of(plan.model.path)
-    return keys if known is None else {**keys, "model_flavour": known[1]}
+def _model_entry(since: str | None, until: str | None) -> Entry:
+    """The model's keys for releases that know the same flavours."""
+
+    def write(plan: Plan) -> Mapping[str, Json]:
+        keys = {"pretrained_model_name_or_path": plan.model.path}
+        family = families.of_model(plan.model)
+        if family is not None:
+            keys["model_family"] = family.name
+        known = families.flavour_of(plan.model)
+        if known is None or not known[0].knows(known[1], Version(since or "0")):
+            return keys
+        return {**keys, "model_flavour": known[1]}
+
+    return Entry(
+        ("model_family", "model_flavour", "pretrained_model_name_or_path"),
+        ("model.path", "model.family"),
+        write,
+        _read_model,
+        "helpers/models/registry.py; helpers/models/common.py setup_model_flavour",
+        since=since,
+        until=until,
+    )
 
 
-def _write_before(plan: Plan) -> Mapping[str, Json]:
-    """The model for releases that may lack its flavour: the path alone loads it."""
-    known = families.flavour_of(plan.model.path)
-    is_later = known is not None and known[1] in known[0].later
-    written = _write_model(plan)
-    return {k: v for k, v in written.items() if not (is_later and k == "model_flavour")}
+_CHANGES: Final = sorted(
+    {v for each in families.FAMILIES for v in each.added.values()}, key=Version
+)
+"""The releases from which on more flavours are known."""
 
 
 def _read_model(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -48,7 +64,7 @@ def _repository(family: families.Family | None, found: Mapping[str, Json]) -> st
     if family is None:
         return None
     flavour = str(found.get("model_flavour") or family.default)
-    return {**family.flavours, **family.later}.get(flavour)
+    return family.flavours.get(flavour)
 
 
 def _write_adapter(plan: Plan) -> Mapping[str, Json]:
@@ -100,7 +116,7 @@ def _has_other_targets(plan: Plan) -> bool:
     """Whether the adapters target other modules than the family's default."""
     if not has_adapter(plan):
         return False
-    family = families.of_model(plan.model.path, plan.model.family)
+    family = families.of_model(plan.model)
     own = frozenset(family.targets) if family else None
     return own is None or own != frozenset(plan.adapter.targets)
 
@@ -120,29 +136,12 @@ def _read_resolution(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 def _fast_schedule(plan: Plan) -> bool | None:
     """The flag that the distilled FLUX needs for training; None: another model."""
-    known = families.flavour_of(plan.model.path)
+    known = families.flavour_of(plan.model)
     return True if known is not None and known[1] == "schnell" else None
 
 
-_NAMES: Final = ("model_family", "model_flavour", "pretrained_model_name_or_path")
-_SETUP: Final = "helpers/models/registry.py; helpers/models/common.py setup_model_flavour"
 MODEL: Final = (
-    Entry(
-        _NAMES,
-        ("model.path", "model.family"),
-        _write_before,
-        _read_model,
-        _SETUP,
-        until=families.FLAVOURS_ADDED,
-    ),
-    Entry(
-        _NAMES,
-        ("model.path", "model.family"),
-        _write_model,
-        _read_model,
-        _SETUP,
-        since=families.FLAVOURS_ADDED,
-    ),
+    *(_model_entry(since, until) for since, until in pairwise((None, *_CHANGES, None))),
     derived(
         "flux_fast_schedule",
         _fast_schedule,

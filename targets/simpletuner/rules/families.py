@@ -104,7 +104,7 @@ _REFUSED_KNOWING: Final = "i_know_what_i_am_doing"
     "error",
     "init",
     consumers=("simpletuner",),
-    reads=flags_read("base_model_precision", "model_flavour"),
+    reads=flags_read("base_model_precision", "model_flavour", "model_family"),
 )
 def refused_by_the_family(run: LintContext) -> Iterator[Finding]:
     """A setting that SimpleTuner's code of this model family refuses."""
@@ -112,6 +112,7 @@ def refused_by_the_family(run: LintContext) -> Iterator[Finding]:
         if not _is_replaced(run, document):
             yield from _fp8(document)
         yield from _schnell(document)
+        yield from _of_release(run, document)
 
 
 def _is_replaced(run: LintContext, document: Document) -> bool:
@@ -149,6 +150,38 @@ def _schnell(document: Document) -> Iterator[Finding]:
         "write flux_fast_schedule: true",
     )
 
+
+_WITHOUT_SCHEDULER: Final = "simpletuner>=4.3.5"
+"""4.3.5 and 4.10.1 helpers/models/common.py `_load_pipeline` gives a pipeline no scheduler where
+helpers/models/sana/model.py `requires_special_scheduler_setup`; 4.3.4 does."""
+
+
+def _of_release(run: LintContext, document: Document) -> Iterator[Finding]:
+    """What the family's code cannot do in a release, whatever its flags are."""
+    at, name = said(document, "model_family"), family(document)
+    if at is None:
+        return
+    if name == "sana" and run.runs(_WITHOUT_SCHEDULER) is True:
+        yield Finding(
+            "SimpleTuner cannot train Sana in this release",
+            (at.label("ends with an error"),),
+            ("it encodes captions with a pipeline that it gives no scheduler",),
+            "install simpletuner 4.3.4",
+        )
+    is_own = word(document, "lora_type", "standard") == "standard" and is_lora(document)
+    if name in _UNSAVED and is_own and not is_on(said(document, "controlnet")):
+        yield Finding(
+            "SimpleTuner saves no LoRA weights of PixArt",
+            (at.label("its files hold no weights"),),
+            ("checkpoints are written without them, and saving ends the run with an error",),
+            "train the model in full, or write lora_type: lycoris",
+            consequence="save",
+        )
+
+
+_UNSAVED: Final = frozenset({"pixart", "pixart_sigma"})
+"""simpletuner 3.1.6 and 4.10.1 helpers/models/pixart/model.py `save_lora_weights` hands none of its
+keywords on."""
 
 _ALIGNED: Final[Mapping[str, int]] = {
     **dict.fromkeys(("auraflow", "flux", "hidream", "kolors", "ltxvideo", "lumina2"), 64),
