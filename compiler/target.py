@@ -1,7 +1,6 @@
 """What a target declares: a two-way table between a consumer's keys and tunec's slots.
 
-A row (`Entry`) ties keys of one file to slots: `write` gives the keys' values for a plan, `read`
-gives the slots' values for keys. Emitting, reading, translating and comparing all use the rows.
+A row (`Entry`) ties keys of one file to slots, and back: all that emits, reads or compares uses it.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -48,9 +47,8 @@ def on_deepspeed(plan: Plan) -> bool:
 class Entry(Struct, frozen=True):
     """One row: keys of one file <-> slots.
 
-    `write` returns only the keys to be written, `read` only the slots that the found keys settle.
-    For every plan in which the row matters, `read(write(plan))` gives the plan's `slots`; if
-    nothing is written, `absent` does. Emission checks that, so no value is lost silently.
+    Where the row matters, `read(write(plan))` gives the plan's `slots`, or `absent` does if nothing
+    is written. Emission checks that, so no value is lost silently.
     """
 
     keys: tuple[str, ...]
@@ -102,6 +100,8 @@ class Phrase(Struct, frozen=True):
     """Keys that it also looks at, and that have a meaning of their own."""
     by_default: bool = False
     """Whether its program also does so if none of `keys` is given."""
+    on_devices: tuple[str, bool] | None = None
+    """A dtype that devices must have, or lack; a spec leaves it to them."""
 
 
 class Cannot(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """Errors in the files of one target, and slots that they leave open."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from packaging.version import Version
@@ -17,6 +18,7 @@ from tunec.compiler.translate.drafts import Draft, Row, undecided
 from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.written_targets import is_dialect
+from tunec.schemas.frozen import replace
 
 _MODEL: Final = "model.path"
 _COMMAND: Final = ("launcher", "script")
@@ -159,10 +161,28 @@ def _losses(
     said = frozenset(slot for draft in drafts for slot in draft.said)
     lost = {slot: draft.file.name for draft in drafts for slot in draft.lost}
     for slot, name in lost.items():
-        yield _loss(target, version, slot, known, sources, f"no key of {name} can hold this value")
+        found = _loss(
+            target, version, slot, known, sources, f"no key of {name} can hold this value"
+        )
+        is_by_launcher = not _is_own(slot, drafts, known)
+        more = f"add `--to {_LAUNCHER}`, whose file sets it, or " if is_by_launcher else ""
+        yield replace(found, help=f"{more}{found.help}")
     heard = {slot: value for slot, value in known.values.items() if slot not in sources.idle}
     for slot, cannot in refused(target.cannot, said.union(lost), heard).items():
         yield _loss(target, version, slot, known, sources, cannot.reason, cannot.harmless)
+
+
+_LAUNCHER: Final = "accelerate"
+"""The launcher whose file sets what is the trainer's own under another launcher."""
+
+
+def _is_own(slot: str, drafts: Sequence[Draft], known: Partial) -> bool:
+    """Whether a slot that is lost stays the trainer's own under any launcher."""
+    started = Partial({**known.values, "launch.launcher": _LAUNCHER}, known.possible)
+    rows = (row.entry for draft in drafts for row in draft.rows if slot in row.lost)
+    with suppress(SlotNotSet, *WRONG_SHAPE):
+        return any(started.ask(entry.when) for entry in rows)
+    return True
 
 
 _WAYS: Final = ("loss.path", "optimizer.kernel", "attention.implementation")

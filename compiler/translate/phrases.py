@@ -30,6 +30,8 @@ def phrases_of(run: LintContext) -> Phrases:
     keys: set[tuple[str, str]] = set()
     for document in run.documents:
         for phrase, said in phrases_in(document):
+            if phrase.on_devices is not None:
+                continue
             words |= said
             keys |= {(document.name, key) for key in phrase.keys}
     return Phrases(words, frozenset(keys))

@@ -132,11 +132,21 @@ def _phrased(run: LintContext) -> tuple[tuple[Definition, ...], frozenset[tuple[
     said, keys = list[Definition](), set[tuple[str, str]]()
     for document in run.documents:
         for phrase, words in phrases_in(document):
+            if not _is_on(run, phrase.on_devices):
+                continue
             for slot, value in words.items() if words.keys() <= SLOTS.keys() else ():
                 there = [key for key in phrase.keys if key in document.flat]
                 said.append(_by_phrase(document, phrase, slot, value, there))
                 keys |= {(document.name, key) for key in there}
     return tuple(said), frozenset(keys)
+
+
+def _is_on(run: LintContext, devices: tuple[str, bool] | None) -> bool:
+    """Whether the run's devices have a dtype, or have it not; unknown ones have each."""
+    if devices is None:
+        return True
+    (dtype, has), device = devices, run.environment.weakest
+    return has == (device is None or dtype in device.rates)
 
 
 _KIND: Final = "model.kind"

@@ -34,7 +34,7 @@ from tunec.compiler.translate.phrases import foreign
 from tunec.compiler.translate.places import placed
 from tunec.compiler.translate.scripts import not_understood, slots_of
 from tunec.compiler.translate.sources import Sources, sources_of
-from tunec.compiler.translate.writing import Written, program_of, write
+from tunec.compiler.translate.writing import Starting, Written, starting_of, write
 from tunec.compiler.version import __version__
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import COMMAND_LINE, start_of
@@ -160,9 +160,9 @@ def _translated(
     header = f"tunec {__version__}; translated from {', '.join(map(_name, sources.texts))}"
     is_unread = not sources.run.documents and has_errors(sources.diagnostics)
     is_alone = not _has_engine_file(sources, asked)
-    program = None if is_unread else program_of(asked, sources, software)
+    start = Starting() if is_unread else starting_of(asked, sources, software)
     written = {
-        each[0].name: write(each, sources, software, header, is_alone=is_alone, program=program)
+        each[0].name: write(each, sources, software, header, is_alone=is_alone, start=start)
         for each in (() if is_unread else asked)
     }
     every = accounts(sources, written.values())
@@ -173,7 +173,7 @@ def _translated(
     ]
     if not has_errors(found):
         for each in asked:
-            found += _objections(each, written[each[0].name], sources)
+            found += _objections(each, written[each[0].name], sources, environment.software)
         found += parts_only(sources, without)
         found += left_out([one for one in every if not is_named(one.path, without)])
         found += in_part(kept for each in written.values() for kept in each.kept)
@@ -364,14 +364,16 @@ def assumed(sources: Sources, environment: Environment) -> Iterator[Diagnostic]:
         )
 
 
-def _objections(asked: Asked, written: Written, sources: Sources) -> Iterator[Diagnostic]:
-    """Errors of rules about the new files; if the old files have them too, they are warnings."""
+def _objections(
+    asked: Asked, written: Written, sources: Sources, named: Mapping[str, str]
+) -> Iterator[Diagnostic]:
+    """Errors of rules by named or brought releases; faults of the old files too are warnings."""
     target, version = asked
-    named = sources.run.environment.software
+    brought = {target.package, *target.companions(version)}
     dialect = target.dialect(version, named)
     environment = replace(
         sources.run.environment,
-        software={**named, **{name: str(each) for name, each in dialect.items() if name}},
+        software={**named, **{name: str(dialect[name]) for name in brought & dialect.keys()}},
         readers=(target.name,),
     )
     texts = {each.name: each.text for each in written.artifacts}
@@ -384,16 +386,14 @@ def _objections(asked: Asked, written: Written, sources: Sources) -> Iterator[Di
     if not found:
         return
     before = {each.id for each in check(sources.run) if not each.is_bug}
-    for each in found:
-        if each.is_bug:
-            yield each
-            continue
-        labels = tuple(replace(label, span=None) for label in each.labels)
-        was = each.id in before
-        yield replace(
-            each,
-            severity="warning" if was else "error",
-            labels=labels,
-            notes=(*each.notes, *(("the original files have this fault too",) if was else ())),
-            fix=None,
-        )
+    yield from (each if each.is_bug else _objection(each, each.id in before) for each in found)
+
+
+def _objection(each: Diagnostic, was: bool) -> Diagnostic:
+    return replace(
+        each,
+        severity="warning" if was else "error",
+        labels=tuple(replace(label, span=None) for label in each.labels),
+        notes=(*each.notes, *(("the original files have this fault too",) if was else ())),
+        fix=None,
+    )

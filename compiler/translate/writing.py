@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from tunec.compiler.analyses.trainable import adapted_modules, name_modules
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import unsupported
@@ -36,6 +37,7 @@ _SCRIPT: Final = "launch.script"
 _ARGUMENTS: Final = "hf"
 """The kind of file of a trainer that the user's own script starts."""
 _ENVIRONMENT: Final = "launch.environment"
+_LAYERS: Final = "adapter.targets"
 _STARTERS: Final = frozenset(
     {"NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "FORCE_TORCHRUN"}
 )
@@ -57,7 +59,29 @@ class Written(Struct, frozen=True):
     """The names of its files, each with its keys."""
 
 
-def program_of(asked: Sequence[Asked], sources: Sources, software: Mapping[str, str]) -> str | None:
+class Starting(Struct, frozen=True):
+    """How the new run is started, for all of its files."""
+
+    program: str | None = None
+    """What a launcher starts instead of the program that was read, from `_program_of`."""
+    slots: Mapping[str, Any] = field(default_factory=dict)
+    """The slots that a requested target settles, such as its launcher."""
+
+
+def starting_of(asked: Sequence[Asked], sources: Sources, software: Mapping[str, str]) -> Starting:
+    """How the requested targets start the new run together."""
+    slots = {
+        slot: needed
+        for target, _ in asked
+        for slot, needed in target.requires.items()
+        if slot.startswith(_STARTING)
+    }
+    return Starting(_program_of(asked, sources, software), slots)
+
+
+def _program_of(
+    asked: Sequence[Asked], sources: Sources, software: Mapping[str, str]
+) -> str | None:
     """The command that starts the first requested trainer, if a trainer's program was read.
 
     A user's script that reads the trainer's file gets the new one. None: the command line names a
@@ -97,16 +121,15 @@ def write(
     header: str,
     *,
     is_alone: bool,
-    program: str | None,
+    start: Starting,
 ) -> Written:
     """Write the known slots as files of a target, in memory.
 
-    `is_alone`: there is no file of DeepSpeed that another one could name. `program`: what a
-    launcher starts instead of the program that was read, from `program_of`.
+    `is_alone`: there is no file of DeepSpeed that another one could name.
     """
     target, version = _alone(asked[0]) if is_alone else asked[0], asked[1]
     faults = tuple(unsupported(target, version, software))
-    known, unmet = _required(target, sources, program)
+    known, unmet = _required(target, sources, start)
     if faults or unmet:
         return Written((), (*faults, *unmet))
     dialect = target.dialect(version, software)
@@ -114,27 +137,51 @@ def write(
     filled = with_defaults(target, known, dialect)
     drafts = drafts_of(target, known, filled, sources, dialect)
     ways = lost_ways(target, drafts, known, sources)
-    if ways:
-        known = Partial(
-            {slot: value for slot, value in known.values.items() if slot not in ways},
-            known.possible,
-        )
+    layers = _other_names(drafts, known, sources)
+    if ways or layers:
+        values = {**known.values, **layers}
+        known = Partial({s: v for s, v in values.items() if s not in ways}, known.possible)
         filled = with_defaults(target, known, dialect)
         drafts = drafts_of(target, known, filled, sources, dialect)
     if not drafts and not undecided(target, filled):
         return Written((), (nothing(target),))
     found = faults_of((target, version), drafts, known, filled, sources, software)
     found += in_its_own_way(target, () if is_dialect(sources.run) else ways)
+    found += [_named_otherwise(target, slot) for slot in layers]
     found += (*with_more_memory(target, ways, sources), *apart)
     artifacts, faulty = ((), []) if has_errors(found) else _artifacts(drafts, header)
     rows = (each for draft in drafts for each in draft.file.entries if each.holds_in(dialect))
     return Written(
         artifacts,
         tuple(dict.fromkeys((*found, *faulty))),
-        frozenset(slot for draft in drafts for slot in draft.said),
+        frozenset((*layers, *(slot for draft in drafts for slot in draft.said))),
         frozenset(slot for row in rows for slot in row.slots),
         tuple(each for draft in drafts for each in draft.kept),
         frozenset((draft.file.name, key) for draft in drafts for key in found_plain(draft.values)),
+    )
+
+
+def _other_names(
+    drafts: Sequence[Draft], known: Partial, sources: Sources
+) -> Mapping[str, str | tuple[str, ...]]:
+    """The layers with adapters as the model's own modules name them, if a pattern is lost.
+
+    Empty if the model is not known, or its modules have no other names.
+    """
+    model, targets = sources.run.model, known.values.get(_LAYERS)
+    is_lost = any(_LAYERS in draft.lost for draft in drafts)
+    if model is None or not is_lost or not isinstance(targets, str):
+        return {}
+    modules = adapted_modules(model.architecture, targets)
+    return {_LAYERS: name_modules(model.architecture, modules)} if modules else {}
+
+
+def _named_otherwise(target: Target, slot: str) -> Diagnostic:
+    return Diagnostic(
+        "computed-in-another-way",
+        "note",
+        f"{target.name} has no such pattern for {slot}: the layers are written by their names",
+        notes=("both match the same modules of this model",),
     )
 
 
@@ -182,15 +229,15 @@ def _row_by_row(
 
 
 def _required(
-    target: Target, sources: Sources, program: str | None
+    target: Target, sources: Sources, start: Starting
 ) -> tuple[Partial, tuple[Diagnostic, ...]]:
     """The known slots with those that the target requires, and errors where the two differ."""
-    values, found = dict(sources.known.values), list[Diagnostic]()
-    if program:
-        values[_SCRIPT] = program
+    values, found = {**sources.known.values, **start.slots}, list[Diagnostic]()
+    if start.program:
+        values[_SCRIPT] = start.program
         if pairs := values.get(_ENVIRONMENT):
             values[_ENVIRONMENT] = tuple(pair for pair in pairs if pair[0] not in _STARTERS)
-    elif program is not None or _is_anothers(target, sources):
+    elif start.program is not None or _is_anothers(target, sources):
         values.pop(_SCRIPT, None)  # it is the program that reads the files now
     for slot, needed in target.requires.items():
         options = sources.known.possible.get(slot, (needed,))

@@ -4,7 +4,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, on_deepspeed, same
+from tunec.compiler.target import (
+    ALWAYS,
+    Entry,
+    Json,
+    Phrase,
+    derived,
+    fixed,
+    on_deepspeed,
+    same,
+)
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
@@ -16,7 +25,8 @@ _DTYPE: Final = "axolotl 0.8.1 to 0.19.0 utils/config/__init__.py `resolve_dtype
 _SLOTS: Final = (
     *("precision.compute", "precision.loss_scaling", "states.weights", "states.autocast"),
 )
-_FLAGS: Final = ("bf16", "fp16", "bfloat16", "float16", "deepspeed")
+_HALVES: Final = ("fp16", "bfloat16", "float16")
+_FLAGS: Final = ("bf16", *_HALVES, "deepspeed")
 
 
 # ── precision ────────────────────────────────────────────────────────────────────────────────────
@@ -51,6 +61,21 @@ def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
         "quantization.compute": weights,
         "states.autocast": bool(casts),
     }
+
+
+def _by_device(key: str) -> Phrase:
+    """The precision of `bf16: auto`, which is `key` on some devices."""
+
+    def say(found: Mapping[str, Json]) -> Mapping[str, Any]:
+        is_auto = found.get("bf16", "auto") == "auto" and not any(map(found.get, _HALVES))
+        return _precision({**found, "bf16": False, key: True}) if is_auto else {}
+
+    beside = (*_HALVES, "deepspeed")
+    on_devices = ("bf16", key == "bf16")
+    return Phrase(("bf16",), say, _DTYPE, beside, by_default=True, on_devices=on_devices)
+
+
+BY_DEVICE: Final = (_by_device("bf16"), _by_device("fp16"))
 
 
 def _older_precision(found: Mapping[str, Json]) -> Mapping[str, Any]:

@@ -120,6 +120,14 @@ def _alone(found: Mapping[str, Json]) -> Mapping[str, Json] | None:
     return None if found["average_tokens_across_devices"] is False else {}
 
 
+def _losses(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Several preference losses, each with its weight; rows express a single one."""
+    losses, weights = found["loss_type"], found.get("loss_weights")
+    if not isinstance(losses, list) or len(losses) < 2:
+        return {}
+    return {"dpo_loss_type": losses, **({"dpo_loss_weights": weights} if weights else {})}
+
+
 def _at_first(found: Mapping[str, Json]) -> Mapping[str, Json] | None:
     return None if found["eval_on_start"] is True else {}
 
@@ -170,6 +178,14 @@ TAKES: Final = (
         _attention,
         f"{CONFIG}; trl 0.8.6 to 1.16.0 trainer/model_config.py",
         slots=("attention.implementation",),
+    ),
+    Carry(
+        ("loss_type", "loss_weights"),
+        _losses,
+        "axolotl 0.19.0 core/trainers/dpo/__init__.py `set_training_args_kwargs`; trl 0.20.0 to "
+        "1.16.0 trainer/dpo_config.py",
+        slots=("objective.loss",),
+        since="0.17",
     ),
     Carry(("completion_only_loss",), _prompts, f"{SFT}; {CONFIG}"),
     Carry(

@@ -13,7 +13,7 @@ from tunec.schemas.spec import Spec
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.packages import PACKAGE as ACCELERATE_PACKAGE
 from tunec.targets.axolotl.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
-from tunec.targets.axolotl.arithmetic import CHECKPOINTING, PARALLEL, PRECISION
+from tunec.targets.axolotl.arithmetic import BY_DEVICE, CHECKPOINTING, PARALLEL, PRECISION
 from tunec.targets.axolotl.data import DATA, forms, records
 from tunec.targets.axolotl.from_trl import TAKES
 from tunec.targets.axolotl.fsdp import FSDP
@@ -142,7 +142,7 @@ CONFIG: Final = File(
     schema=schema_of("axolotl", SCHEMAS, PACKAGE),
     check=_other_releases,
     filled=frozenset(),
-    phrases=(EVERY_LAYER, TIMES),
+    phrases=(EVERY_LAYER, TIMES, *BY_DEVICE),
     foreign=forms,
     reads_powers=True,
     carries=CARRIES,

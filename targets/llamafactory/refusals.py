@@ -1,5 +1,6 @@
 """Plans that LLaMA-Factory does not run, or runs differently."""
 
+from itertools import pairwise
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan
@@ -19,6 +20,36 @@ def _is_pattern(plan: Plan) -> bool:
     targets = plan.adapter.targets
     is_pattern = isinstance(targets, str) and targets != "all-linear"
     return has_adapter(plan) and is_pattern and not names_in_the_text(plan)
+
+
+_TOLD_APART: Final = {
+    "0.9.3": (
+        *("gemma3", "internvl", "llama4", "llava", "llava_next", "llava_next_video", "minicpmv"),
+        *("minicpmo", "mistral3", "mllama", "paligemma", "qwen2_audio", "qwen2_5_omni"),
+        *("qwen2_vl", "qwen2_5_vl", "video_llava"),
+    ),
+    "0.9.4": (
+        *("glm4v", "glm4v_moe", "interns1", "kimi_vl", "qwen3_vl", "qwen3_vl_moe"),
+        "qwen3_omni_moe",
+    ),
+    "0.9.5": ("gemma4", "glm_ocr", "minicpmv4_6", "qwen3_5", "qwen3_5_moe"),
+}
+"""The families whose towers a release knows, by the first one. Of others, names hold for towers as
+well. Gemma 3n is left out: `up_proj` is in its `altup_projections` too, a list that is no layer."""
+
+
+def _towers_of(since: str, until: str) -> Refusal:
+    known = [each for at, names in _TOLD_APART.items() if at <= since for each in names]
+    return Refusal(
+        ("adapter.targets", "model.family"),
+        "of this model it does not keep the named layers apart from those of its tower",
+        lambda plan: bool(names_in_the_text(plan)) and plan.model.family not in known,
+        f"llamafactory {since} model/model_utils/visual.py `COMPOSITE_MODELS`, "
+        "`patch_target_modules`",
+        "name the layers in `targets`, which adapts the tower's too, or compile to trl",
+        since=since,
+        until=until,
+    )
 
 
 def _has_no_eyes(plan: Plan) -> bool:
@@ -74,6 +105,7 @@ REFUSALS: Final = (
         "llamafactory 0.9.3 to 0.9.5 hparams/finetuning_args.py `split_arg`",
         "name the layers in `targets`",
     ),
+    *(_towers_of(*each) for each in pairwise((*_TOLD_APART, "1"))),
     Refusal(
         ("model.path", "data.images"),
         "none of its templates is known to put images before this model",

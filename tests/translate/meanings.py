@@ -140,7 +140,7 @@ def of_llamafactory(answer: Values) -> dict[str, Any]:
     return {
         **found,
         "model_name_or_path": values["model_name_or_path"],
-        "max_length": values["cutoff_len"],
+        "max_length": values["cutoff_len"] + bool(values["packing"]),  # data_args.py takes 1 off
         "packing": values["packing"],
         "optim": CLASSES.get(values["optim"], values["optim"]),
         "warmup": values["warmup_steps"] or values["warmup_ratio"],

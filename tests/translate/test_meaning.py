@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lints"))
 
 from shipped import SHIPMENTS, Shipment
 from tests.translate.meanings import Meaning, Values, of_axolotl, of_llamafactory, of_trl
-from tests.translate.test_shipped import outcomes, translated
+from tests.translate.test_shipped import outcomes, shipment_of, translated
 
 from tunec.compiler.consumers.environments import prepare
 from tunec.compiler.consumers.queries import ConsumerFailed, ask_each
@@ -231,16 +231,17 @@ def back(pair: Pair, package: str) -> tuple[Question, Values] | None:
     targets = TARGETS.readable()
     around = environment_of(targets, world=pair.world)
     found = translate_texts(pair.texts, [TARGETS.resolve(package)], targets, around)
-    if not found.ok:
-        return None
-    files = _texts(found)
+    return written_question(_texts(found), package, pair.world) if found.ok else None
+
+
+def written_question(files: dict[str, str], package: str, world: int) -> tuple[Question, Values]:
+    """A question of a trainer's new files, and what the YAML among them says."""
     text = files.pop(f"{package}.yaml")
     said = yaml.safe_load(text)
     engine = {str(said["deepspeed"]): files["ds_config.json"]} if "deepspeed" in said else {}
     beside = {f"{package}/{name}": each for name, each in files.items()}
     asked = {"verb": "resolve", "yaml": text, "files": {**beside, **engine}}
-    asked |= {**RUN, "world_size": pair.world}
-    return asked, said
+    return {**asked, **RUN, "world_size": world}, said
 
 
 @pytest.mark.nightly
@@ -259,3 +260,55 @@ def test_the_way_back_is_the_same_run(shipment: Shipment) -> None:
     ]
     assert not wrong
     assert len(asked) >= trainer.least_back
+
+
+DIRECT: Mapping[tuple[str, str], int] = {
+    ("axolotl", "llamafactory"): 100,
+    ("llamafactory", "axolotl"): 15,
+}
+"""How many examples are compared at the least where one trainer's become the other's."""
+TOLD = {
+    ("axolotl", "llamafactory"): {"dtype"},
+    ("llamafactory", "axolotl"): {"average_tokens_across_devices", "warmup"},
+}
+"""What the other trainer has no word for: a warning tells of weights in bf16 that LLaMA-Factory
+trains in fp32. Axolotl's processes divide by their own tokens, and its warm-up has no zero."""
+_BATCH = ("per_device_train_batch_size", "gradient_accumulation_steps")
+
+
+def same_step(meaning: Meaning) -> Meaning:
+    """Packed rows of a step as one number, since LLaMA-Factory takes one at a time; names of layers
+    in place of a pattern are held to the model's modules where they are made."""
+    held = {key: each for key, each in meaning.items() if key not in _BATCH}
+    held["rows"] = meaning[_BATCH[0]] * meaning.get(_BATCH[1], 1)
+    return {key: each for key, each in held.items() if not key.startswith("per_device_eval")}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("one", "other"), DIRECT)
+def test_the_other_trainer_comes_to_the_same_run(one: str, other: str) -> None:
+    shipment, here, there = shipment_of(one), TRAINERS[one], TRAINERS[other]
+    runs = []
+    for path, said, _ in outcomes(shipment):
+        every = ((world, translated(path, shipment, world, other)) for world in (2, 1))
+        runs += [(path, said, world, found) for world, found in every if found.ok][:1]
+    asked = [source_question(path, said, world) for path, said, world, _ in runs]
+    written = [written_question(_texts(found), other, world) for _, _, world, found in runs]
+    answers = zip(here.ask(asked), there.ask([each for each, _ in written]), strict=True)
+    compared, wrong = 0, []
+    for (path, said, world, _), question, (new, held), (mine, theirs) in zip(
+        runs, asked, written, answers, strict=True
+    ):
+        if answered(mine) and answered(theirs):
+            compared += 1
+            before = same_step(here.meaning(own_answer(mine, question, said)))
+            after = same_step(there.meaning(own_answer(theirs, new, held)))
+            if isinstance(before.get("adapter.target_modules"), str):
+                del before["adapter.target_modules"]
+            wrong += [
+                (path.name, *each)
+                for each in differences(before, after, world)
+                if each[0] not in TOLD[one, other]
+            ]
+    assert not wrong
+    assert compared >= DIRECT[one, other]

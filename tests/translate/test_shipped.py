@@ -34,6 +34,13 @@ LEAST = {"axolotl": (200, 0.75, 0.9), "llamafactory": (45, 0.4, 0.8)} | {
     "torchtune": (130, 0.8, 0.95)
 }
 """How many examples there are at least, the share of them, and of those of a planned kind."""
+DIRECT = {
+    ("axolotl", "llamafactory"): 115,
+    ("axolotl", "ms-swift"): 118,
+    ("llamafactory", "axolotl"): 15,
+    ("llamafactory", "ms-swift"): 20,
+}
+"""How many examples of one trainer become another's file at the least."""
 
 
 def is_supervised(said: Any) -> bool:
@@ -60,10 +67,14 @@ def is_planned(said: Any) -> bool:
     return is_known and not any(said.get(key) for key in UNPLANNED)
 
 
-def translated(path: Path, shipment: Shipment, world: int) -> Translated:
+def translated(path: Path, shipment: Shipment, world: int, to: str = "trl") -> Translated:
     targets = TARGETS.readable()
     around = environment_of(targets, readers=shipment.readers, world=world)
-    return translate_files([path], [TARGETS.resolve("trl")], targets, around)
+    return translate_files([path], [TARGETS.resolve(to)], targets, around)
+
+
+def shipment_of(package: str) -> Shipment:
+    return next(each for each in SHIPMENTS if each.package == package)
 
 
 @cache
@@ -94,3 +105,15 @@ def test_most_examples_become_trls(shipment: Shipment) -> None:
     assert len(planned) >= 0.5 * len(every)
     lost = [str(path) for path, ok in planned if not ok]
     assert len(lost) <= (1 - planned_share) * len(planned), lost
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("one", "other"), DIRECT)
+def test_examples_become_another_trainers(one: str, other: str) -> None:
+    shipment = shipment_of(one)
+    made = [
+        path
+        for path, _, _ in outcomes(shipment)
+        if any(translated(path, shipment, world, other).ok for world in (2, 1))
+    ]
+    assert len(made) >= DIRECT[one, other]
