@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from tunec.compiler.derived_cards import config_in
 from tunec.compiler.frontend.names import is_written_as_path
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.neighbours import catalogue_model
@@ -107,18 +108,21 @@ def _model(name: str | None, environment: Environment, beside: SpecOptions) -> F
         return {MODEL: told}
     if like is None:
         return {MODEL: {"path": told, "config": None}}
-    config = like.card.config if like.card is not None else _config(beside.model)
+    given = beside.model if beside.model and is_written_as_path(beside.model) else None
+    config = like.card.config if like.card is not None and given is None else _config(beside.model)
     return {MODEL: {"path": told, "config": config, "stored_dtype": like.stored_dtype}}
 
 
 def _config(model: str | None) -> str | None:
     """The file with the config of a model that is named by its directory or by that file."""
-    return f"{model}/config.json" if model is not None and Path(model).is_dir() else model
+    if model is None or not Path(model).is_dir():
+        return model
+    return str(config_in(Path(model)) or f"{model}/config.json")
 
 
 def _tells_itself(path: Path) -> bool:
     """Whether the model's own config is there; that of a folder on another machine is not."""
-    return path.is_file() or (path / "config.json").is_file()
+    return path.is_file() or config_in(path) is not None
 
 
 def _is_catalogued(name: str) -> bool:

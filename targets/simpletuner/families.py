@@ -160,7 +160,7 @@ FAMILIES: Final = (
             "klein-9b": "black-forest-labs/FLUX.2-klein-base-9B",
         },
         ("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.to_qkv_mlp_proj"),
-        added={"klein-4b": "4.0.1", "klein-9b": "4.0.1"},
+        added={"klein-4b": "4.0.6", "klein-9b": "4.0.6"},
         # helpers/models/flux2/model.py load_text_encoder: Qwen3 for Klein, else Mistral
         distinct=frozenset({"klein-4b", "klein-9b"}),
     ),
@@ -176,7 +176,7 @@ FAMILIES: Final = (
             "edit-v3": "Qwen/Qwen-Image-Edit-2511",
         },
         _QKVO,
-        added={"v2.0": LAZY_REGISTRY, "edit-v3": "3.3.4"},
+        added={"v2.0": "4.0.6", "edit-v3": "3.3.4"},
         distinct=frozenset({"edit-v3"}),
     ),
     Family("wan", "WanTransformer3DModel", "t2v-480p-1.3b-2.1", _WAN, _QKVO),

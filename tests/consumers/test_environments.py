@@ -199,7 +199,6 @@ def test_a_file_of_other_content_is_refused(shelf, tmp_path, monkeypatch):
     digest = hashlib.sha256((shelf / "addict-2.4.0-py3-none-any.whl").read_bytes()).hexdigest()
     own = {"addict==2.4.0": Locked((digest,), is_source=False)}
     monkeypatch.setattr(packages, "lock", lambda: own)
-    monkeypatch.setattr("tunec.compiler.consumers.lock.lock", lambda: own)
     told = []
     with network(Network(announce=told.append)):
         assert prepare(["addict==2.4.0"], tmp_path / "cache").root.exists()

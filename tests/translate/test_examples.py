@@ -77,4 +77,4 @@ def test_a_pipeline_on_disk_is_described_by_the_model_that_is_named(tmp_path, mo
     made = ["init", "--from", "t.sh", "--hardware", "a100-80g-x1", "-o", "spec.yaml"]
     run([*made, "--model", "./weights/unet"], REGISTRY, "0")
     text = Path("spec.yaml").read_text("utf-8")
-    assert "model: {path: ./weights, config: weights/unet/config.json" in text
+    assert "model: ./weights" in text
