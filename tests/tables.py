@@ -8,15 +8,21 @@ import yaml
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is
 
 
-def table(test: str, name: str | None = None) -> Any:
-    """The tables of a test module by name: `test_x.yaml` beside `test_x.py`, or another file."""
+def table(test: str, name: str | None = None, **words: str) -> Any:
+    """The tables of a test module by name: `test_x.yaml` beside `test_x.py`, or another file.
+
+    `words` stand for what only the machine knows, such as `$FIVE` for the path of an example.
+    """
     file = Path(test).with_name(name) if name else Path(test).with_suffix(".yaml")
-    return yaml.load(file.read_text("utf-8"), _LOADER)  # noqa: S506  safe, in C
+    text = file.read_text("utf-8")
+    for word, meant in words.items():
+        text = text.replace(f"${word}", meant)
+    return yaml.load(text, _LOADER)  # noqa: S506  safe, in C
 
 
-def rows(test: str, name: str) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+def rows(test: str, name: str, **words: str) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     """A table whose rows name the same fields, as `pytest.mark.parametrize` takes it."""
-    cases = table(test)[name]
+    cases = table(test, **words)[name]
     return tuple(cases[0]), [tuple(case.values()) for case in cases]
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.shell import FIVE, files_below
 from tests.tables import rows, table
 
-TABLES = table(__file__)
+TABLES = table(__file__, FIVE=FIVE)
 
 TUNEC = f'"{sys.executable}" -m tunec'
 
@@ -129,7 +129,7 @@ def test_hardware_that_cannot_be_is_unknown(tunec, name):
     assert f"no hardware is called `{name}`" in result.err
 
 
-@pytest.mark.parametrize(*rows(__file__, "test_wrong_usage_says_what_was_meant"))
+@pytest.mark.parametrize(*rows(__file__, "test_wrong_usage_says_what_was_meant", FIVE=FIVE))
 def test_wrong_usage_says_what_was_meant(tunec, arguments, said):
     result = tunec(*arguments)
     assert (result.code, result.out) == (2, "")
@@ -217,7 +217,7 @@ def test_a_node_of_many_needs_as_much_memory_as_one_alone(tunec):
 DIGITS = "1" * 5000
 
 
-@pytest.mark.parametrize(*rows(__file__, "test_what_no_program_takes_is_told"))
+@pytest.mark.parametrize(*rows(__file__, "test_what_no_program_takes_is_told", FIVE=FIVE))
 def test_what_no_program_takes_is_told(line, code, tmp_path):
     long = DIGITS[:311]
     texts = {
