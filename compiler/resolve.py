@@ -163,12 +163,8 @@ def _of_config(
 
 
 def _with_pipeline(model: ResolvedModel, stored: FloatDtype | None) -> ResolvedModel:
-    """A denoiser with what the catalogue knows of its class, and of a pipeline with its equal.
-
-    Models that need reference images are left out: their denoisers are those of other models.
-    """
-    of_class = denoiser_cards(model.architecture.family)
-    known = [each for each in of_class if each.edits is None or not each.edits.least]
+    """A denoiser with what the catalogue knows of its class, and of a pipeline with its equal."""
+    known = tuple(denoiser_cards(model.architecture.family))
     if not known:
         return model
     for each in known:

@@ -108,8 +108,8 @@ def _model(name: str | None, environment: Environment, beside: SpecOptions) -> F
         return {MODEL: told}
     if like is None:
         return {MODEL: {"path": told, "config": None}}
-    given = beside.model if beside.model and is_written_as_path(beside.model) else None
-    config = like.card.config if like.card is not None and given is None else _config(beside.model)
+    card = None if is_written_as_path(beside.model or "") else like.card
+    config = _config(beside.model) if card is None else card.config
     return {MODEL: {"path": told, "config": config, "stored_dtype": like.stored_dtype}}
 
 

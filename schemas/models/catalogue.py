@@ -90,10 +90,14 @@ def original(name: str) -> str:
 
 
 def denoiser_cards(family: str) -> Iterator[ModelCard]:
-    """The cards of diffusion models of a diffusers class, in the order of their names."""
+    """The cards whose denoiser is of a diffusers class, in the order of their names.
+
+    Models that need reference images are left out: their denoisers are those of other models.
+    """
     for name, head in heads(_CARDS, ("config",), family.lower()).items():
-        if head.get("config", {}).get("_class_name") == family:
-            yield _read(name)
+        known = _read(name) if head.get("config", {}).get("_class_name") == family else None
+        if known is not None and (known.edits is None or not known.edits.least):
+            yield known
 
 
 def card_names() -> tuple[str, ...]:

@@ -68,14 +68,13 @@ _REASONS: Final = (
         ),
     ),
 )
-ONLY_HERE: Final = (
+_ONLY_HERE: Final = (
     *(only_here(name, source, why) for why, source, names in _REASONS for name in names),
     only_here("finetuning_type", _SOURCE, _OFT, "oft"),
     only_here("finetuning_type", _SOURCE, _LAYERS, "freeze"),
     only_here("stage", _SOURCE, _ODDS, "kto", "rm", "ppo"),
     only_here("pref_loss", _SOURCE, _ODDS, "orpo", "simpo"),
 )
-
 
 _DATA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `DataArguments`"
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py"
@@ -243,7 +242,7 @@ def _other(key: str, instead: str, source: str, *same: Any) -> Moved:
 
 
 LEAVES: Final = (
-    *ONLY_HERE,
+    *_ONLY_HERE,
     _other("do_train", "the script trains, and does nothing else", _TRAINING, True),
     gone("plot_loss", _TUNING, "no picture is drawn of the loss"),
     gone("print_param_status", _MODEL, "parameters are not listed"),

@@ -1,7 +1,9 @@
 """Plans that LLaMA-Factory does not run, or runs differently."""
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
+
+from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.huggingface.text_layers import names_in_the_text
@@ -39,7 +41,8 @@ well. Gemma 3n is left out: `up_proj` is in its `altup_projections` too, a list 
 
 
 def _towers_of(since: str, until: str) -> Refusal:
-    known = [each for at, names in _TOLD_APART.items() if at <= since for each in names]
+    held = (names for at, names in _TOLD_APART.items() if Version(at) <= Version(since))
+    known = frozenset(chain.from_iterable(held))
     return Refusal(
         ("adapter.targets", "model.family"),
         "of this model it does not keep the named layers apart from those of its tower",

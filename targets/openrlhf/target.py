@@ -230,7 +230,7 @@ TARGET: Final = Target(
     cannot=_CANNOT,
     requires=_REQUIRES,
     needs=_needs,
-    check=refusing(PACKAGE, REFUSALS),
+    check=refusing(PACKAGE, REFUSALS, compares_in_text=True),
     beside={"transformers": TRANSFORMERS, PEFT: PEFT_RELEASES, DEEPSPEED_PACKAGE: DEEPSPEED},
     companions=companions,
     starts=(Start(("bash",), SFT), Start(("bash",), DPO)),

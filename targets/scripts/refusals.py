@@ -65,21 +65,12 @@ def _taking_out(name: str) -> Refusal:
     )
 
 
-_COMPARES: Final = ("openrlhf", "trl")
-"""Targets whose pairs, and TRL's rewards, train models that see on text: both were run, with LLaVA,
-Qwen3.5, Gemma 3, Mistral 3 and Llama 4 in small."""
-
-
 def _comparing(name: str) -> Refusal:
     """Refuses answers that are compared of a model that sees, where this was not run."""
     return Refusal(
         ("objective.kind", "model.kind"),
         "which of its releases train models that see by pairs or rewards of text is not known",
-        lambda plan: (
-            name not in _COMPARES
-            and plan.model.kind == "vision-language"
-            and plan.objective.kind != "sft"
-        ),
+        lambda plan: plan.model.kind == "vision-language" and plan.objective.kind != "sft",
         f"{name}: of its trainers those for given texts were read for such models",
         "compile to trl, or to openrlhf for DPO",
     )
@@ -104,10 +95,15 @@ def _refers(slot: str, plan: Plan) -> bool:
 
 
 def refusing(
-    name: str, refusals: Iterable[Refusal]
+    name: str, refusals: Iterable[Refusal], *, compares_in_text: bool = False
 ) -> Callable[[Plan, Version], Iterator[Diagnostic]]:
-    """The check of a target: an error for each refusal that applies to a plan at a version."""
-    known = (*refusals, _taking_out(name), _comparing(name))
+    """The check of a target: an error for each refusal that applies to a plan at a version.
+
+    `compares_in_text`: its pairs or rewards of text were run with models that see, in small: LLaVA,
+    Qwen3.5, Gemma 3, Mistral 3 and Llama 4.
+    """
+    comparing = () if compares_in_text else (_comparing(name),)
+    known = (*refusals, _taking_out(name), *comparing)
 
     def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
         for each in known:

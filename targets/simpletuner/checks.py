@@ -19,7 +19,7 @@ from tunec.compiler.ir.slots import Devices
 from tunec.compiler.target import on_deepspeed
 from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.scheduler import is_known
-from tunec.targets.simpletuner.families import LAST_READ_BEFORE, flavour_of, of_model
+from tunec.targets.simpletuner.families import LAST_READ_BEFORE, SANA_ENDS, flavour_of, of_model
 from tunec.targets.simpletuner.rows.schedule import KINDS, lacks_steps
 
 
@@ -117,8 +117,11 @@ RULES: Final = (
 
 
 def _of_family(plan: Plan, version: Version) -> Iterator[Rule]:
-    family = of_model(plan.model)
-    if family is not None and not family.holds_at(version):
+    """What a release lacks of a family, or its code does not do whatever the flags are."""
+    family, known = of_model(plan.model), flavour_of(plan.model)
+    if family is None:
+        return
+    if not family.holds_at(version):
         yield Rule(
             lambda _: True,
             f"this release has no family {family.name}",
@@ -128,24 +131,20 @@ def _of_family(plan: Plan, version: Version) -> Iterator[Rule]:
             else f"request simpletuner {family.since} or later",
             "helpers/models/registry.py ModelRegistry.model_families",
         )
-
-
-def _of_release(plan: Plan, version: Version) -> Iterator[Rule]:
-    """What a family's code does not do in a release, whatever its flags are."""
-    family, known = of_model(plan.model), flavour_of(plan.model)
-    if (
-        known is not None
-        and known[1] in known[0].distinct
-        and not known[0].knows(known[1], version)
-    ):
+    flavour = known[1] if known is not None else ""
+    if flavour in family.distinct and not family.knows(flavour, version):
         yield Rule(
             lambda _: True,
-            f"this release has no flavour {known[1]}, and trains it as another one",
+            f"this release has no flavour {flavour}, and trains it as another one",
             ("model.path",),
-            f"request simpletuner {known[0].added[known[1]]} or later",
+            f"request simpletuner {family.added[flavour]} or later",
             "helpers/models/common.py setup_model_flavour",
         )
-    if family is not None and family.name == "sana" and version >= Version("4.3.5"):
+    yield from _of_name(family.name, version)
+
+
+def _of_name(family: str, version: Version) -> Iterator[Rule]:
+    if family == "sana" and version >= Version(SANA_ENDS):
         yield Rule(
             lambda _: True,
             "it encodes captions with a pipeline that it gives no scheduler",
@@ -154,7 +153,7 @@ def _of_release(plan: Plan, version: Version) -> Iterator[Rule]:
             "helpers/models/common.py _load_pipeline and helpers/models/sana/model.py "
             "requires_special_scheduler_setup",
         )
-    if family is not None and family.name == "pixart":
+    if family == "pixart":
         yield Rule(
             lambda plan: plan.adapter.kind != "none",
             "it saves no LoRA weights of PixArt: checkpoints lack them, and the end is an error",
@@ -166,7 +165,7 @@ def _of_release(plan: Plan, version: Version) -> Iterator[Rule]:
 
 def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
     """An error for every rule that the plan breaks; RULES hold in every known version."""
-    for rule in (*RULES, *_of_family(plan, version), *_of_release(plan, version)):
+    for rule in (*RULES, *_of_family(plan, version)):
         if rule.breaks(plan):
             yield Diagnostic(
                 "E0905",

@@ -20,6 +20,10 @@ from tunec.schemas.models.catalogue import UnknownName, card, denoiser_cards
 LAZY_REGISTRY: Final = "4.0.0"
 """The first release whose families come from `model_metadata.json`; 3.3.4 still registers
 classes."""
+SANA_ENDS: Final = "4.3.5"
+"""The first release in which Sana does not start: helpers/models/common.py `_load_pipeline` gives
+its pipeline no scheduler in 4.3.5 to 4.10.1, since helpers/models/sana/model.py
+`requires_special_scheduler_setup`; 4.3.4 does."""
 LAST_READ_BEFORE: Final = "3.1.6"
 """The last release before it whose sources and parser were read."""
 
@@ -296,13 +300,11 @@ def _published(path: str) -> tuple[Family, str] | None:
 
 @cached(64)
 def _card_of(model: Model) -> ModelCard | None:
-    """The catalogue's card of a repository; of a local copy, that of its class and size.
-
-    Models that need reference images have the denoisers of others, so no copy is one of them.
-    """
+    """The catalogue's card of a repository; of a local copy, that of its class and size."""
     try:
         return card(model.path)
     except UnknownName:
-        alike = (e for e in denoiser_cards(model.family) if not (e.edits and e.edits.least))
-        sizes = ((e, catalogued(e.repo).architecture.parameters) for e in alike)
-        return next((e for e, parameters in sizes if parameters == model.parameters), None)
+        for each in denoiser_cards(model.family):
+            if catalogued(each.repo).architecture.parameters == model.parameters:
+                return each
+        return None

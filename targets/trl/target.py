@@ -124,7 +124,7 @@ TARGET: Final = Target(
     releases=TRL_RELEASES.releases,
     files=(SFT_CONFIG, DPO_CONFIG, GRPO_CONFIG, CARD, ds_config(TRAINER, when=on_deepspeed)),
     cannot=_CANNOT,
-    check=refusing("trl", REFUSALS),
+    check=refusing("trl", REFUSALS, compares_in_text=True),
     beside={"transformers": TRANSFORMERS, PACKAGE: DEEPSPEED},
     companions=companions,
     together=compute_dtype,

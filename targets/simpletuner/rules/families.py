@@ -21,6 +21,7 @@ from tunec.compiler.lints.facts.diffusion import (
 )
 from tunec.compiler.lints.facts.precision import processes
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.simpletuner.families import SANA_ENDS
 
 _PATH: Final = "pretrained_model_name_or_path"
 _WAN: Final = (
@@ -151,17 +152,12 @@ def _schnell(document: Document) -> Iterator[Finding]:
     )
 
 
-_WITHOUT_SCHEDULER: Final = "simpletuner>=4.3.5"
-"""4.3.5 and 4.10.1 helpers/models/common.py `_load_pipeline` gives a pipeline no scheduler where
-helpers/models/sana/model.py `requires_special_scheduler_setup`; 4.3.4 does."""
-
-
 def _of_release(run: LintContext, document: Document) -> Iterator[Finding]:
     """What the family's code cannot do in a release, whatever its flags are."""
     at, name = said(document, "model_family"), family(document)
     if at is None:
         return
-    if name == "sana" and run.runs(_WITHOUT_SCHEDULER) is True:
+    if name == "sana" and run.runs(f"simpletuner>={SANA_ENDS}") is True:
         yield Finding(
             "SimpleTuner cannot train Sana in this release",
             (at.label("ends with an error"),),
