@@ -107,7 +107,7 @@ def _kept(each: Row, rows: Sequence[Row], name: str) -> str:
         left = each["kept"][severity]
         others = f"{left['others']} of {len(mine) - true} others"
         told.append(f"{left[True]} of {true} true {severity}s and {others}")
-    return f"Since the rules were fixed, lint still reports {', and '.join(told)}."
+    return f"When its rules had been fixed, lint still reported {', and '.join(told)}."
 
 
 def _wrong(rows: Sequence[Row]) -> Iterator[str]:

@@ -32,7 +32,7 @@ from tunec.schemas.source import lines_of
 _PARSES: Final = re.compile(
     r"\bargparse\.ArgumentParser\(|\bArgumentParser\(|\b(?:fire\.Fire|tyro)\b"
 )
-_OF_TRAINER: Final = re.compile(
+OF_TRAINER: Final = re.compile(
     r"HfArgumentParser|TrlParser|TrainingArguments|\w+(?:SFT|DPO|GRPO|KTO|Reward)Config\b|lightning"
 )
 """What a program has that gives its flags, or what it makes of them, to the Trainer."""
@@ -63,7 +63,7 @@ def _parses_alone(text: str) -> bool:
     parses = _PARSES.search(text)
     if "TrainingArguments" in own:  # the repository's own, whoever fills it
         parses, rest = parses or _INTO_CLASSES.search(text), _INTO_CLASSES.sub("", rest)
-    return parses is not None and not _OF_TRAINER.search(rest)
+    return parses is not None and not OF_TRAINER.search(rest)
 
 
 def _sources(run: LintContext, name: str) -> Iterator[str | None]:
@@ -92,7 +92,9 @@ _SETTLED: Final[Mapping[str, re.Pattern[str]]] = {
     ),
     "longer-than-context": re.compile(r"rope_scaling|rope_parameters|max_position_embeddings\s*="),
     "fsdp-model-left-in-shards": re.compile(r"set_state_dict_type\(|FULL_STATE_DICT"),
-    "adapter-saved-empty": re.compile(r"maybe_zero_3|GatheredParameters\("),
+    "adapter-saved-empty": re.compile(
+        r"maybe_zero_3|GatheredParameters\(|\bdef \w*save_\w*(?:peft|adapter|lora)"
+    ),
 }
 """What a program's source shows where a rule's finding in its flags is not so: it places the model
 on several devices, builds the adapter for a head, trains what makes the input of the first layer,
@@ -126,7 +128,7 @@ def unless_settled(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Di
         pattern = _SETTLED.get(each.id)
         text = None if pattern is None else _settling(run, each)
         is_unseen = each.id == "reentrant-over-frozen-base" and any(
-            map(run.own.lacks_program, _at(run, each))
+            map(run.own.lacks_program, programs_at(run, each))
         )
         if is_unseen:  # what is not there may call enable_input_require_grads()
             yield replace(each, severity="note")
@@ -144,7 +146,7 @@ def _settling(run: LintContext, found: Diagnostic) -> str | None:
 
 def _texts_of(run: LintContext, found: Diagnostic) -> list[str]:
     """The programs that a finding is about, with what they import; for a file, those of its run."""
-    programs = _at(run, found) or [name for each in run.started.values() for name in each]
+    programs = programs_at(run, found) or [name for each in run.started.values() for name in each]
     return [text for name in programs for text in run.own.sources_of(name)]
 
 
@@ -217,13 +219,13 @@ def _is_of_another(run: LintContext, found: Diagnostic) -> bool:
     if found.severity == "note":
         return False
     if found.id == _OF_SCRIPTS:
-        return any(name.startswith(("/", "~")) for name in _at(run, found))
+        return any(name.startswith(("/", "~")) for name in programs_at(run, found))
     if found.id not in _OF_FLAGS | _OF_LOOP:
         return False
     text = _source_at(run, found)
     if found.id in _OF_LOOP:
-        is_verls = any(name.startswith("verl") for name in _at(run, found))
-        trains = text is None or (_OF_TRAINER.search(text) and _STEPS.search(text))
+        is_verls = any(name.startswith("verl") for name in programs_at(run, found))
+        trains = text is None or (OF_TRAINER.search(text) and _STEPS.search(text))
         return is_verls or not trains
     return text is not None and _PASSES_OVER.search(text) is not None
 
@@ -253,10 +255,10 @@ _MEANT: Final[Mapping[str, re.Pattern[str]]] = {
 
 def _source_at(run: LintContext, found: Diagnostic) -> str | None:
     """The source of the program whose command has a finding."""
-    return next((run.own.text_of(name) for name in _at(run, found)), None)
+    return next((run.own.text_of(name) for name in programs_at(run, found)), None)
 
 
-def _at(run: LintContext, found: Diagnostic) -> list[str]:
+def programs_at(run: LintContext, found: Diagnostic) -> list[str]:
     """The program whose command has a finding, if it is known."""
     line = 0 if found.span is None else found.span.line
     started = run.started.get(found.file, {})
@@ -311,7 +313,7 @@ def _doubt(run: LintContext, found: Diagnostic) -> Reason | None:
         return AS_TEXT
     if kind not in _OF_CLASSES:
         return None
-    if at.document.format == "shell" and run.own.parses(key, _at(run, found)):
+    if at.document.format == "shell" and run.own.parses(key, programs_at(run, found)):
         return OWN_FLAG
     return OWN_FIELD if is_of_words and run.own.declares(key) else None
 

@@ -17,7 +17,6 @@ from tunec.compiler.lints.evidence import as_known, unless_parsed, unless_settle
 from tunec.compiler.lints.grouping import Agreement, Group
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.kinds import is_a_config_by_name
-from tunec.compiler.lints.mentions import Mentions, unless_unnamed
 from tunec.compiler.lints.neighbours import UNKNOWN, catalogue_model, is_python, model_at_hand
 from tunec.compiler.lints.own_source import OwnSource, own_source
 from tunec.compiler.lints.parses import is_of_nobody, is_of_nothing
@@ -28,6 +27,7 @@ from tunec.compiler.lints.suppression import (
     unless_guessed,
     unless_own,
 )
+from tunec.compiler.lints.witness import Mentions, Witness, as_witnessed
 from tunec.compiler.target import Target
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
@@ -114,7 +114,10 @@ def lint_files(
         checked.append(_checked(each, targets, pinned, allowances, model, own, lone))
     linted = _together(checked)
     names = frozenset(map(str, found))
-    told = tuple(unless_unnamed(linted.diagnostics, linted.runs, names, Mentions(own.roots)))
+    is_described = surroundings.cluster is not None or bool(surroundings.software)
+    is_described = is_described or bool(surroundings.pins or surroundings.readers)
+    witness = Witness(linted.runs, names, Mentions(own.roots), is_described)
+    told = tuple(as_witnessed(linted.diagnostics, witness))
     told = told if settings is None else settings.levelled(told)
     return replace(
         linted,

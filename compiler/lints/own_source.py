@@ -178,6 +178,12 @@ class OwnSource(Struct, frozen=True, dict=True):
         end = "/" + _LEFT_OUT.sub("", path)
         return next((text for each, text in self._files.items() if each.endswith(end)), None)
 
+    def lie_together(self, program: str, file: str) -> bool:
+        """Whether one folder below the projects holds a program and a file by these paths."""
+        end = f"/{program}"
+        folders = (Path(each.removesuffix(end)) for each in self._files if each.endswith(end))
+        return any(folder not in self.roots and (folder / file).is_file() for folder in folders)
+
     def sources_of(self, program: str) -> tuple[str, ...]:
         """The source of a program, and of the repository's modules that it imports; none: empty."""
         found = {program: self.text_of(program) or ""}

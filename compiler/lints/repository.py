@@ -279,7 +279,7 @@ _LIBRARIES: Final = (
     *("peft", "transformers", "trl", "accelerate", "deepspeed", "diffusers", "bitsandbytes"),
     *("llamafactory", "llmtuner", "axolotl", "ms-swift", "verl", "openrlhf", "alignment-handbook"),
     *("salesforce-lavis", "lavis", "lmdeploy", "vllm", "xtuner", "opencompass", "trlx"),
-    *("lm_eval", "lmms_eval"),
+    *("lm_eval", "lmms_eval", "rllm"),
 )
 _NAMED_SO: Final = re.compile(
     rf"""(?m)\bname\s*=\s*(["']?)(?:\w+[-_])?(?:{"|".join(_LIBRARIES)})\1\s*(?:$|,|\))"""

@@ -35,13 +35,16 @@ class Reason(Struct, frozen=True):
     warning: Severity = "note"
 
 
-_LEVELS: Final[tuple[Severity, ...]] = ("note", "warning", "error")
+_ONE_LOWER: Final[tuple[Severity, Severity]] = ("warning", "warning")
+"""What is left of an error and of a warning where a premise is only taken to be so."""
 
 # ── what starts it ────────────────────────────────────────────────────────────────────────────────
 UNNAMED: Final = Reason("nothing in this repository names the file: no run of it is known")
 NO_READER: Final = Reason("nothing in this repository names the program whose file it is taken for")
-UNNAMED_ENGINE: Final = Reason(UNNAMED.text, error="warning", warning="warning")
-"""For a refusal, which whoever gives the file to DeepSpeed meets."""
+IN_TEXT: Final = Reason(
+    "no command or program of this repository names the file, only a text", *_ONE_LOWER
+)
+UNSTARTED: Final = Reason("nothing in this repository names this program", *_ONE_LOWER)
 OF_A_COPY: Final = Reason("the file belongs to a library that this repository has a copy of")
 OF_TESTS: Final = Reason(
     "the file is one of tests: it is there for them, and no run of it is known"
@@ -72,8 +75,14 @@ OWN_TEMPLATE: Final = Reason("a script of this repository registers a template o
 OWN_TRAINER: Final = Reason("the trainer is a class of this repository, which may do it otherwise")
 AS_TEXT: Final = Reason("a script of this repository gives each value to its parser as text")
 
+READER_TAKEN: Final = Reason(
+    "the program that reads it is the repository's own, and not known to pass it on as it is",
+    *_ONE_LOWER,
+)
+
 # ── whether it is reached as it is written ────────────────────────────────────────────────────────
 SET_LATER: Final = Reason("a script of this repository sets it itself after it has read it")
+SET_BESIDE: Final = Reason("each command that names the file gives this as a flag beside it")
 BY_NAME: Final = Reason(
     "the script gives it by a name, which its command or its caller may fill otherwise"
 )

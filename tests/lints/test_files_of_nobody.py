@@ -57,8 +57,8 @@ _CASES = {
     ),
     "a file where programs make their own": (
         "value-of-another-type",
-        {"a.json": _LATE, "train.py": _PARSED},
-        {"a.json": _LATE, "train.py": _MADE},
+        {"a.json": _LATE, "train.py": _PARSED, "run.sh": _START.format("a.json")},
+        {"a.json": _LATE, "b.json": _LATE, "train.py": _MADE},
     ),
     "a file of tests": (
         "unknown-key",
@@ -100,7 +100,7 @@ _CASES = {
     ),
     "one of several that nothing names": (
         "value-of-another-type",
-        {"a.json": _LATE, "train.py": _PARSED},
+        {"a.json": _LATE, "train.py": _PARSED, "run.sh": _START.format("a.json")},
         {"a.json": _LATE, "b.json": _LATE, "train.py": _PARSED},
     ),
     "a file that remarks alone name": (

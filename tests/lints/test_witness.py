@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import tunec
+from tunec.compiler.lints.witness import Mentions
 
 ADAPTER = """from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, TrainingArguments, Trainer
@@ -97,6 +98,7 @@ def test_a_copy_of_the_program_may_know_other_keys(
 TWICE = "model_name_or_path: a/b\nstage: sft\nfinetuning_type: lora\ncutoff_len: 1\ncutoff_len: 2\n"
 FACTORY = '[project]\nname = "llamafactory"\n'
 EXTRA = "examples/extras/run.yaml"
+OTHER = "examples/train_lora/run.yaml"
 
 
 @pytest.mark.parametrize(
@@ -104,11 +106,11 @@ EXTRA = "examples/extras/run.yaml"
     [
         (EXTRA, "pyproject.toml", "", "note"),
         (EXTRA, "pyproject.toml", f"llamafactory-cli train {EXTRA}\n", "error"),
-        ("examples/train_lora/run.yaml", "pyproject.toml", "", "error"),
+        (OTHER, "pyproject.toml", f"llamafactory-cli train {OTHER}\n", "error"),
         (f"lib/{EXTRA}", "lib/setup.cfg", "", "note"),
         (f"lib/{EXTRA}", "lib/setup.cfg", f"llamafactory-cli train lib/{EXTRA}\n", "error"),
         (f"lib/{EXTRA}", "lib/pyproject.toml", "", "note"),
-        (EXTRA, "elsewhere/setup.cfg", "", "error"),
+        (EXTRA, "elsewhere/setup.cfg", f"llamafactory-cli train {EXTRA}\n", "error"),
         ("lavis/projects/run.yaml", f"lavis{PACKS}", "", "note"),
     ],
 )
@@ -129,10 +131,10 @@ SFT = "model_name_or_path: a/b\ndataset_name: c\noutput_dir: out\nmax_length: 10
         ("trl sft --config a.yaml\n", "note"),
         ("trl sft --config b.yaml\n", "error"),
         ('trl sft --config "configs/$NAME.yaml" || trl sft --config a.yaml\n', "error"),
-        ("pip install trl\n", "error"),
+        ("pip install trl\n", "note"),
     ],
 )
-def test_what_goes_on_in_a_file_beside_those_that_are_started_is_a_note(
+def test_what_is_in_a_file_that_nothing_starts_is_a_note(
     start: str, expected: str, tmp_path: Path
 ) -> None:
     twice = f"{SFT}max_length: 2048\n"
@@ -140,7 +142,7 @@ def test_what_goes_on_in_a_file_beside_those_that_are_started_is_a_note(
     assert [level for level, _ in told(written(tmp_path, files), "E0107")] == [expected]
 
 
-OWN = """from trl import DPOTrainer
+OWN = """from trl import DPOTrainer, TrlParser
 
 
 class OtherTrainer(DPOTrainer):
@@ -154,7 +156,8 @@ DPO = "model_name_or_path: a/b\ndataset_name: c\noutput_dir: out\nbeta: 0.1\nlos
 def test_a_trainer_of_the_repository_may_have_a_loss_of_its_own(
     method: str, expected: str, tmp_path: Path
 ) -> None:
-    files = {"dpo.yaml": DPO, "train.py": OWN.format(method=method)}
+    start = "python train.py --config dpo.yaml\n"
+    files = {"dpo.yaml": DPO, "train.py": OWN.format(method=method), "run.sh": start}
     levels = [level for level, _ in told(written(tmp_path, files), "dpo-loss-unknown")]
     assert levels == [expected]
 
@@ -164,6 +167,8 @@ def test_a_trainer_of_the_repository_may_have_a_loss_of_its_own(
     [
         ({"run.py": "print()\n"}, "note"),
         ({"run.py": "print()\n", "README.md": "LLaMA-Factory trains it.\n"}, "error"),
+        ({"run.py": "print()\n", "README.md": "llamafactory-cli train run.yaml\n"}, "warning"),
+        ({"run.sh": "llamafactory-cli train configs/run.yaml\n"}, "error"),
         ({"README.md": "It is trained.\n"}, "error"),
     ],
 )
@@ -264,3 +269,39 @@ def test_a_record_of_all_arguments_asks_for_no_sharding(
 ) -> None:
     path = written(tmp_path, {"train.yaml": f"{SFT}{RECORD.format(least=least)}"})
     assert [level for level, _ in told(path, "fsdp-config-without-fsdp")] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"run.sh": "python train.py --config sft.yaml\n", "train.py": "TrlParser()\n"}, "error"),
+        ({"run.sh": "python train.py --config sft.yaml\n", "train.py": "read()\n"}, "warning"),
+        (
+            {"README.md": "python train.py --config sft.yaml\n", "train.py": "TrlParser()\n"},
+            "warning",
+        ),
+        ({"README.md": "python train.py --config sft.yaml\n", "train.py": "read()\n"}, "note"),
+        ({"run.sh": "x.py -c sft.yaml --packing no\n", "train.py": "TrlParser()\n"}, "note"),
+        (
+            {"run.sh": "a.py sft.yaml --packing no\nb.py sft.yaml\n", "train.py": "TrlParser()\n"},
+            "error",
+        ),
+    ],
+)
+def test_the_weakest_premise_decides_and_two_leave_a_note(
+    files: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    trained = {
+        name: f"import trl\n{text}" if name == "train.py" else text for name, text in files.items()
+    }
+    path = written(tmp_path, {"sft.yaml": f"{SFT}packing: 'no'\n", **trained})
+    assert [level for level, _ in told(path, "boolean-as-text")] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [("configs/a.yaml", True), ("configs/a.json", False), ("other/a.yaml", False)],
+)
+def test_a_folder_is_taken_by_files_of_one_kind(file: str, expected: bool, tmp_path: Path) -> None:
+    path = written(tmp_path, {"run.sh": "trl sft --config configs/${NAME}.yaml\n"})
+    assert Mentions((path,)).names_folder(file) is expected

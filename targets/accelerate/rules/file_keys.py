@@ -1,5 +1,6 @@
 """Rules about keys of accelerate's file that it does not know or does not read there."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -79,8 +80,27 @@ def _refused(place: Place, name: str) -> Finding:
     )
 
 
+_AS_EVER: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "fsdp": lambda value: value == "full_shard",
+    "limit_all_gathers": lambda value: value is True,
+    "steps_per_print": lambda _value: True,
+    "wall_clock_breakdown": lambda value: value is False,
+}
+"""Keys whose loss changes nothing at these values: accelerate 0.30.1 to 1.15.0 commands/launch.py
+`--fsdp_sharding_strategy` and utils/dataclasses.py `FullyShardedDataParallelPlugin`,
+`DeepSpeedPlugin.__post_init__`, which puts an infinity in place of steps_per_print."""
+_AMONG_SEVERAL: Final = re.compile(
+    r"communication_|reduce_bucket|allgather_|overlap_comm|reduce_scatter"
+)
+"""Keys about what several processes exchange."""
+
+
 def _asks_for_nothing(document: Document, place: Place, name: str) -> bool:
-    """Whether a key that is not read leaves the value open, or says what mixed_precision says."""
+    """Whether the run is the same without a key that is not read."""
+    if name in _AS_EVER:
+        return _AS_EVER[name](place.value)
+    if _AMONG_SEVERAL.match(name) and document.value("num_processes") == 1:
+        return True
     if name not in ("bf16", "fp16"):
         return bool(place.value == "auto")
     enabled = place.node.child("enabled")

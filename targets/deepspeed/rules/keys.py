@@ -115,6 +115,7 @@ def deprecated_key(run: LintContext) -> Iterator[Finding]:
                 (f"the key is {how.removeprefix('write ')} now",),
                 how,
                 Fix((place.renamed(new),), "safe") if moved.is_same else None,
+                severity="note" if place.value is False else None,  # as without it
             )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from tunec.compiler.consumers.schemas import ds_config_defaults
@@ -146,16 +147,22 @@ def zero_of_one_process(run: LintContext) -> Iterator[Finding]:
             "buckets and gathers cost time and memory all the same",
         ),
         "offload the optimizer, start a process for each device, or leave DeepSpeed out",
-        severity="note" if is_counted_anew(run, place) or _is_to_be_set(place) else None,
+        severity="note" if is_counted_anew(run, place) or _is_a_trial_or_open(place) else None,
     )
+
+
+_OF_A_TRIAL: Final = re.compile(r"(?<![a-z])(?:tests?|debug)(?![a-z])")
 
 
 _TO_BE_SET: Final = re.compile(r"(?m)^[ \t]*#.*--num_gpus[= ]")
 
 
-def _is_to_be_set(place: Place | None) -> bool:
-    """Whether a comment in the script mentions the flag, whose number its user is to set."""
-    return place is not None and _TO_BE_SET.search(place.document.text) is not None
+def _is_a_trial_or_open(place: Place | None) -> bool:
+    """Whether the script is for a trial, or leaves the number to its user in a comment."""
+    if place is None:
+        return False
+    is_trial = _OF_A_TRIAL.search(PurePosixPath(place.document.name).name) is not None
+    return is_trial or _TO_BE_SET.search(place.document.text) is not None
 
 
 zero_stage_left_out = rows(

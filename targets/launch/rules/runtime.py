@@ -211,8 +211,8 @@ def _is_explained(run: LintContext, finding: Finding) -> bool:
     return any(len(text) >= line > 1 and _NEEDED.search(text[line - 2]) for text, line in lines)
 
 
-_OF_TESTS: Final = re.compile(r"(?<![a-z])(?:tests?|debug(?:ging)?)(?![a-z])")
-"""Names of scripts that test the network or the devices, or look for a fault."""
+_OF_TESTS: Final = re.compile(r"(?<![a-z])(?:tests?|debug(?:ging)?|eval(?:uate|uation)?)(?![a-z])")
+"""Names of scripts that test the network or the devices, look for a fault, or only evaluate."""
 
 
 def _of_accelerate(run: LintContext) -> Iterator[Finding]:

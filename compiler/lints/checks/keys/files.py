@@ -93,20 +93,20 @@ def missing_file(run: LintContext) -> Iterator[Finding]:
         if each.place.path.endswith("hostfile"):
             yield _no_hosts(each)
             continue
-        if _is_made_later(run, each):
+        if _is_made_later(run, each) or _is_beside_program(run, each):
             continue
         yield Finding(
             f"{each.path} cannot be read: {each.why}",
             (each.place.label("named here"),),
-            (
-                (
-                    "looked for beside this file, in the directories around it, and where tunec "
-                    "was started"
-                ),
-            ),
+            ("looked for beside this file, around it, and where tunec was started",),
             "give the file, or run tunec where the training is started",
             severity="note" if _is_elsewhere(run, each) or _is_another_place(run, each) else None,
         )
+
+
+def _is_beside_program(run: LintContext, each: Missing) -> bool:
+    """Whether the program and the file lie in one folder, in which the script is started."""
+    return any(run.own.lie_together(name, each.path) for name in _programs(run, each))
 
 
 def _is_another_place(run: LintContext, each: Missing) -> bool:

@@ -253,6 +253,8 @@ def warmup_given_twice(run: LintContext) -> Iterator[Finding]:
 
 
 _COSINE: Final = "WarmupCosineLR"
+_TRIAL: Final = 5
+"""So many steps train no model: they try out whether the run starts."""
 _DIVIDED: Final[Mapping[str, Any]] = {
     "notes": ("ZeroDivisionError in the first step behind the warm-up: it divides by the rest",),
     "severity": None,
@@ -274,7 +276,8 @@ def warmup_longer_than_training(run: LintContext) -> Iterator[Finding]:
     total = total_steps(run)
     warm = warmup_steps(run, total.value if total else None)
     if total and warm and warm.value >= total.value and not is_overridden(run):
-        yield _finding(warm.place, warm.value, total.place, total.value)
+        found = _finding(warm.place, warm.value, total.place, total.value)
+        yield replace(found, severity="note") if total.value <= _TRIAL else found
     params = "scheduler.params."
     first = run.effective("deepspeed", f"{params}warmup_num_steps")
     last = run.effective("deepspeed", f"{params}total_num_steps")
