@@ -6,7 +6,7 @@ folder.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,10 +19,15 @@ ShapeT = TypeVar("ShapeT", bound=Shape)
 _ENDING = ".yaml"
 
 
+Completion = Callable[[Any, Path], Any]
+"""Adds to a file's data what the file names elsewhere."""
+
+
 class BrokenEntry(Exception):
     """A file of the catalogue that does not match its shape.
 
-    `place` is the key that `reason` refers to; `shape` is the shape of the whole file.
+    `place` is the key that `reason` refers to; `shape` is the shape of the whole file, once
+    `completed` has added to its data.
     """
 
     def __init__(
@@ -32,10 +37,11 @@ class BrokenEntry(Exception):
         place: Place = (),
         help: str | None = None,
         shape: type[Shape] | None = None,
+        completed: Completion | None = None,
     ) -> None:
         super().__init__(f"{file}: {reason}")
         self.file, self.reason, self.place, self.help = file, reason, place, help
-        self.shape = shape
+        self.shape, self.completed = shape, completed
 
 
 @cached(16)
@@ -45,9 +51,11 @@ def names_in(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(_ENDING) for name in found if name.endswith(_ENDING)))
 
 
-def read_entry(folder: Path, name: str, shape: type[ShapeT]) -> ShapeT:
+def read_entry(
+    folder: Path, name: str, shape: type[ShapeT], completed: Completion | None = None
+) -> ShapeT:
     """Read one entry whole. Raises BrokenEntry."""
-    found = read_file(folder / f"{name}{_ENDING}", shape)
+    found = read_file(folder / f"{name}{_ENDING}", shape, completed)
     own = getattr(found, "name", name)
     if own != name:
         reason = f"the file is called `{name}` and holds `{own}`"
@@ -56,14 +64,15 @@ def read_entry(folder: Path, name: str, shape: type[ShapeT]) -> ShapeT:
     return found
 
 
-def read_file(file: Path, shape: type[ShapeT]) -> ShapeT:
+def read_file(file: Path, shape: type[ShapeT], completed: Completion | None = None) -> ShapeT:
     """Read a file of the catalogue as a shape. Raises BrokenEntry."""
     from pydantic import ValidationError
 
+    data = _load(file, _content(file))
     try:
-        return shape.model_validate(_load(file, _content(file)))
+        return shape.model_validate(completed(data, file) if completed else data)
     except ValidationError as fault:
-        raise BrokenEntry(file, str(fault), shape=shape) from fault
+        raise BrokenEntry(file, str(fault), shape=shape, completed=completed) from fault
 
 
 def heads(folder: Path, keys: tuple[str, ...], word: str = "") -> dict[str, Mapping[str, Any]]:

@@ -13,7 +13,7 @@ from tunec.compiler.frontend.files import format_of
 from tunec.compiler.frontend.nodes import Node, place, plain, walk
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.validation import ShapeT, typed
-from tunec.schemas.entries import BrokenEntry
+from tunec.schemas.entries import BrokenEntry, Completion
 from tunec.schemas.shape import Shape
 from tunec.schemas.source import Span, dotted, start_of
 
@@ -32,7 +32,9 @@ class Document(Struct, Generic[ShapeT], frozen=True):
     """None if the file could not be parsed."""
 
 
-def load_document(path: Path, shape: type[ShapeT]) -> Document[ShapeT]:
+def load_document(
+    path: Path, shape: type[ShapeT], completed: Completion | None = None
+) -> Document[ShapeT]:
     """Read a file as a shape; never raises, whatever the content."""
     try:
         content = read_bytes(path)
@@ -45,14 +47,15 @@ def load_document(path: Path, shape: type[ShapeT]) -> Document[ShapeT]:
     if tree is None:
         return Document(None, {}, faults, sources)
     spans = {dotted(at): place(node) for at, node in walk(tree)}
-    found = typed(shape, plain(tree), tree)
+    data = plain(tree)
+    found = typed(shape, completed(data, path) if completed else data, tree)
     every = (*faults, *found.faults)
     return Document(None if every else found.value, spans, every, sources, tree)
 
 
 def faults_of(broken: BrokenEntry) -> tuple[tuple[Diagnostic, ...], Mapping[str, str]]:
     """The faults of an entry's file, and its text by the file name that the places use."""
-    read = load_document(broken.file, broken.shape or Shape)
+    read = load_document(broken.file, broken.shape or Shape, broken.completed)
     if read.diagnostics and (broken.shape is not None or not read.spans):
         return read.diagnostics, read.sources
     span = read.spans.get(dotted(broken.place))

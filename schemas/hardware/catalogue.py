@@ -21,6 +21,7 @@ from pydantic import Field
 from tunec.schemas.caches import cached
 from tunec.schemas.entries import BrokenEntry, heads, listed, names_in, read_entry, read_file
 from tunec.schemas.hardware.profile import Cluster, Device, Link, Network
+from tunec.schemas.hardware.shared_facts import completed
 from tunec.schemas.shape import Shape
 from tunec.schemas.source import Path as Place
 from tunec.schemas.units import Bytes, Rate
@@ -305,7 +306,7 @@ def _assumed_sources(around: Machine, link: Link | None, nodes: int) -> dict[str
 
 @cached()
 def _device(name: str) -> Device:
-    return read_entry(_DEVICES, name, Device)
+    return read_entry(_DEVICES, name, Device, completed)
 
 
 @cached()

@@ -139,6 +139,14 @@ def test_a_machine_that_is_not_there_is_refused_with_those_that_are(shelf):
     assert remedy.startswith("name one of machines.yaml, or add it there: workstation-32g, ")
 
 
+def test_a_shared_row_that_is_not_there_is_refused_with_those_that_are(shelf):
+    changed(shelf / "devices/rtx-4090.yaml", "pcie-4", "pcie-9")
+    code, place, message, remedy = fault(shelf)
+    assert (code, place) == ("E0305", "devices/rtx-4090.yaml:3")
+    assert message == "no row is called `pcie-9`"
+    assert remedy.startswith("name one of shared.yaml, or add it there: sm-60, ")
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "told"),
     [
@@ -181,7 +189,7 @@ def test_the_command_line_shows_it_as_a_fault_of_the_file(shelf, capsys):
     from tunec.compiler.cli.main import run
     from tunec.targets.registry import REGISTRY
 
-    changed(shelf / "devices/rtx-4090.yaml", "vendor: nvidia", "vendor: nvidea")
+    changed(shelf / "devices/rtx-4090.yaml", "shares: [", "vendor: nvidea\nshares: [")
     assert run(["catalog", "devices", "rtx-4090"], REGISTRY, "0") == 1
     told = capsys.readouterr().err
     assert "error[E0304]" in told

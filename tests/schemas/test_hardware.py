@@ -14,6 +14,7 @@ from tunec.schemas.caches import clear
 from tunec.schemas.hardware import catalogue
 from tunec.schemas.hardware.catalogue import UnknownName, cluster, device
 from tunec.schemas.hardware.profile import Accelerators, Cluster, Device, Node, unsourced
+from tunec.schemas.hardware.shared_facts import completed
 from tunec.schemas.hardware.silicon import Dtype
 from tunec.schemas.units import GIB
 
@@ -34,7 +35,7 @@ PEOPLE_SAY = TABLES["PEOPLE_SAY"]
 
 def mapping(name: str, kind: str = "devices") -> dict[str, Any]:
     file = Path(catalogue.__file__).parent / kind / f"{name}.yaml"
-    found: dict[str, Any] = yaml.safe_load(file.read_text("utf-8"))
+    found: dict[str, Any] = completed(yaml.safe_load(file.read_text("utf-8")), file)
     return found
 
 
@@ -295,13 +296,14 @@ class TestNames:
 class TestLaziness:
     def test_a_device_by_its_name_reads_its_own_file_only(self, opened: list[str]) -> None:
         device("P100-pcie-16g")
-        assert opened == ["devices/p100-pcie-16g.yaml"]
+        assert opened == ["devices/p100-pcie-16g.yaml", "shared.yaml"]
 
     def test_another_name_reads_the_devices_heads_once(self, opened: list[str]) -> None:
         device("p100")
         device("4090")
         heads = [f"devices/{name}.yaml" for name in DEVICES]
-        assert opened == [*heads, "devices/p100-pcie-16g.yaml", "devices/rtx-4090.yaml"]
+        whole = ["devices/p100-pcie-16g.yaml", "shared.yaml", "devices/rtx-4090.yaml"]
+        assert opened == [*heads, *whole]
 
     def test_a_cluster_reads_its_own_file_only(self, opened: list[str]) -> None:
         cluster("dgx-h100")
@@ -309,7 +311,7 @@ class TestLaziness:
 
     def test_a_built_cluster_reads_its_device_and_the_machines(self, opened: list[str]) -> None:
         cluster("h100-sxm-x8")
-        assert opened == ["devices/h100-sxm.yaml", "machines.yaml"]
+        assert opened == ["devices/h100-sxm.yaml", "shared.yaml", "machines.yaml"]
 
     def test_each_file_is_read_once(self, opened: list[str]) -> None:
         assert device("p100-pcie-16g") is device("P100-PCIE-16G")
