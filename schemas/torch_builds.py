@@ -39,7 +39,7 @@ class Build(Struct, frozen=True):
     """`cu130`, `rocm7.2`."""
     vendor: Vendor
     kernels: tuple[Kernels, ...]
-    """The devices for which it has kernels; of AMD's processors, those of Instinct devices."""
+    """The devices for which it has kernels; of AMD's processors, those of known devices."""
     source: str
     is_usual: bool = False
     """Whether `pip install torch` installs it: the build on PyPI."""
@@ -71,14 +71,14 @@ _TO_HOPPER: Final = ((5, 0), (6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0))
 _TURING_UP: Final = ((7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0))
 _VOLTA_UP: Final = ((7, 0), *_TURING_UP)
 
-_CDNA_3: Final = ("gfx90a", "gfx942")
-_CDNA_4: Final = (*_CDNA_3, "gfx950")
+_ROCM_6: Final = ("gfx90a", "gfx942", "gfx1100")
+_ROCM_7: Final = (*_ROCM_6, "gfx950", "gfx1151", "gfx1201")
 
 _MATRIX: Final = "pytorch/pytorch RELEASE.md, PyTorch CUDA Support Matrix"
 _SCRIPT: Final = "pytorch/pytorch .ci/manywheel/build_cuda.sh `TORCH_CUDA_ARCH_LIST`"
 _ROCM: Final = (
-    "pytorch/pytorch .ci/docker/manywheel/build.sh `PYTORCH_ROCM_ARCH`, with gfx950 since ROCm 7.0 "
-    "(pull 163860)"
+    "pytorch/pytorch .ci/docker/manywheel/build.sh `PYTORCH_ROCM_ARCH`, with gfx950 and gfx1151 "
+    "since ROCm 7.0 (pull 163860); rocBLAS has gfx1201 since ROCm 6.4"
 )
 _OF_2_6: Final = "pytorch/pytorch pull 143538; torch 2.5.1: sm_50 to sm_90 of its warning"
 _OF_2_7: Final = "pytorch/pytorch issue 145570 and pull 146265: no sm_50 to sm_70 with CUDA 12.8"
@@ -99,7 +99,7 @@ def _cuda(
 
 
 def _rocm(release: str, name: str, source: str) -> Build:
-    kernels = _CDNA_4 if name >= "rocm7" else _CDNA_3
+    kernels = _ROCM_7 if name >= "rocm7" else _ROCM_6
     return Build(release, name, "amd", kernels, f"{source}: stable ROCm; {_ROCM}")
 
 

@@ -50,7 +50,9 @@ def test_every_device_of_the_catalogue_has_a_build(each):
 
 
 @pytest.mark.parametrize(
-    "each", [each for each in EVERY if each.form_factor == "superchip"], ids=lambda each: each.name
+    "each",
+    [each for each in EVERY if each.form_factor == "superchip" and each.vendor == "nvidia"],
+    ids=lambda each: each.name,
 )
 def test_superchips_have_their_kernels_on_arm_too(each):
     """torch/cuda/__init__.py `PYTORCH_RELEASES_CODE_CC`, whose lists for `aarch64` are shorter."""
