@@ -147,8 +147,9 @@ def _encoding(workload: Workload, machine: Machine, at: Constants) -> float:
 
 
 MARGIN: Final = LATE
-"""The share above a step's account that one in ten of the runs that judge it exceeds
-(docs/time-accuracy.md). Evaluation has no margin of its own, as its amount of data is unknown."""
+"""The share above a step's account that one in ten of the runs that judge it exceeds, if many runs
+of one source count less (docs/time-accuracy.md). Evaluation has no margin of its own, as its amount
+of data is unknown."""
 OFF: Final = (
     f"half of {RUNS} published runs are within {HALF:.0%} of what it says, and nine in ten within "
     f"{MOST:.0%}"

@@ -92,8 +92,13 @@ def machine_of(
 
 
 def _units(device: Device) -> int:
-    """The number of SMs; 0 for other vendors, whose libraries divide products differently."""
-    return (device.silicon.units or 0) if device.vendor == "nvidia" else 0
+    """The number of SMs or CUs; 0 for other vendors, whose libraries divide products differently.
+
+    Square products of 2,048 to 8,192 on an MI300X reach 0.59 to 1 of the fastest (hipBLASLt:
+    yosoyjay/AI-benchmarking-guide a8263ef, Azure_Results/ND_MI300X_v5_results.md); by tiles over
+    its 304 CUs it would be 0.57 to 0.93.
+    """
+    return (device.silicon.units or 0) if device.vendor in ("nvidia", "amd") else 0
 
 
 def _read(device: Device, dtype: FloatDtype, *, tf32: bool) -> float:
@@ -126,15 +131,17 @@ _STREAMED: Final[Mapping[str, float]] = {
     "a40": 0.655 / 0.696,
     "l40": 0.788 / 0.864,
     "mi210": 1.263 / 1.6,
+    "mi300x": 4.10 / 5.3,
     "v100-sxm2-32g": 0.814 / 0.900,
     "v100-sxm2-16g": 0.814 / 0.900,
     "t4": 0.240 / 0.320,
     "rtx-4090": 0.921 / 1.008,
 }
 """Terabytes a second of STREAM's triad over those of the data sheet. The first three: BabelStream,
-Azure/AI-benchmarking-guide 8fd0c6e, Azure_Results. Up to the V100: te42kyfo/gpu-benches 1c36d50,
-gpu-stream, triad at full occupancy. Copies of a T4: router-gao/cuda-demo,
-cuda-samples/02-cuda-bandwidth.md; of an RTX 4090: xytpai/nvbench 017724f, README.md."""
+Azure/AI-benchmarking-guide 8fd0c6e, Azure_Results; of an MI300X: its copy yosoyjay a8263ef. Up to
+the V100: te42kyfo/gpu-benches 1c36d50, gpu-stream, triad at full occupancy. Copies of a T4:
+router-gao/cuda-demo, cuda-samples/02-cuda-bandwidth.md; of an RTX 4090: xytpai/nvbench 017724f,
+README.md."""
 _USUALLY_STREAMED: Final = 0.88
 """For devices without a known figure: the median of the table."""
 
@@ -236,6 +243,9 @@ _ATTENTION: Final[Mapping[tuple[int, int], float]] = {
 up to 262,144 tokens (`tests/analyses/time/fit.py`; arXiv 2307.08691, figures 5 and 6, has 50 to
 73 % forward and up to 63 % backward); H100, arXiv 2407.08608, abstract (35 %, since it does not use
 what is new there, so that a B200 is as fast)."""
+_CDNA_3: Final = 328.6 / 1307.4
+"""FlashAttention-2, forward, 8,192 tokens, on an MI300X (yosoyjay/AI-benchmarking-guide a8263ef,
+Azure_Results/ND_MI300X_v5_results.md)."""
 _FUSED: Final = (8, 0)
 """The oldest chips for which FlashAttention-2 is written (flash-attn 2.8, README)."""
 _UNFUSED: Final = 0.65
@@ -253,6 +263,8 @@ def _attention(device: Device, share: float) -> float:
     capability, done = device.compute_capability or (0, 0), device.silicon.operations
     if capability in _ATTENTION:
         return _ATTENTION[capability]
+    if device.architecture == "cdna3":
+        return _CDNA_3
     if capability < _FUSED or done is None:
         return _UNFUSED * share
     waits = _REACHED["a100-sxm4-80g"] / _ATTENTION[_FUSED] - 1

@@ -63,7 +63,7 @@ def error(run: Run, at: Point) -> float:
     constants = Constants(**{name: at[name] for name in SHARED})
     own = DEVICES.get(str(run.row["device"]), {})
     machine = replace(run.machine, **{field: at[name] for field, name in own.items()})
-    found = step_time(run.workload, run.layout, machine, constants)
+    found = step_time(run.workload, run.layout, machine, run.constants(constants))
     return log(found.step_seconds / run.seconds)
 
 

@@ -13,6 +13,9 @@ NEAR: Final = 0.03
 """Runs whose published speeds differ by less are not ranked: so much differs between two runs of
 one plan in fms-acceleration's tables."""
 
+LATEST: Final = 3
+"""The last search for published runs."""
+
 
 class Judged(NamedTuple):
     """Absolute logarithms of account over publication."""
@@ -30,7 +33,7 @@ def judged(errors: Sequence[float]) -> Judged:
     return Judged(len(sizes), median(sizes), quantile(sizes, 0.95), median(errors))
 
 
-def by_class(split: Split, search: int = 2) -> dict[str, Judged]:
+def by_class(split: Split, search: int = LATEST) -> dict[str, Judged]:
     """Errors of a half, all of them first, then by class, of sources found up to a search."""
     found: dict[str, list[float]] = {"all": []}
     for run in runs():
@@ -40,7 +43,7 @@ def by_class(split: Split, search: int = 2) -> dict[str, Judged]:
     return {name: judged(errors) for name, errors in found.items()}
 
 
-def ranked(split: Split, search: int = 2) -> tuple[int, int]:
+def ranked(split: Split, search: int = LATEST) -> tuple[int, int]:
     """Pairs of options of a half that the account ranks as they were measured, of so many."""
     return ranked_of([run for run in runs() if run.split == split and run.search <= search])
 

@@ -20,6 +20,7 @@ from stated_runs import layout_of, workload_of
 
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
+from tunec.compiler.analyses.time.coefficients import FITTED, Constants
 from tunec.compiler.analyses.time.machine import Machine, machine_of
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import device
@@ -55,7 +56,7 @@ class Run:
 
     @property
     def search(self) -> int:
-        """In which search its source was found: in the second one the account was settled."""
+        """In which search its source was found: since the second one the account was settled."""
         return int(SOURCES[self.source].get("search", 1))
 
     @cached_property
@@ -102,7 +103,12 @@ class Run:
     @cached_property
     def account(self) -> TimeAccount:
         """What the compiler says of it."""
-        return step_time(self.workload, self.layout, self.machine)
+        return step_time(self.workload, self.layout, self.machine, self.constants(FITTED))
+
+    def constants(self, at: Constants) -> Constants:
+        """Those at which the account is asked: torch's compiler joins the passes between products
+        of a layer, for which the share is taken that Liger's kernels leave of them."""
+        return replace(at, traffic=at.traffic * at.fused) if "compiled" in self.row else at
 
     @property
     def error(self) -> float:
@@ -123,7 +129,7 @@ class Run:
         yield "one device" if parallel.world == 1 else "several devices"
         yield _length(0 if asked.architecture.kind == "diffusion" else asked.data.sequence)
         if self.search > 1:
-            yield "second search"
+            yield {2: "second search", 3: "third search"}[self.search]
 
 
 def _length(tokens: int) -> str:

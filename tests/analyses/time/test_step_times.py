@@ -2,7 +2,7 @@
 
 A run's error is the logarithm of what the account says over what was published. The judging half
 may not get worse: its bounds are what the account reached, up to the next hundredth. The sources of
-the first search keep the bounds that they had before the second one.
+a search keep the bounds that they had before the next one.
 """
 
 import json
@@ -43,9 +43,18 @@ BOTH: Final[dict[str, tuple[float, float]]] = {
     "up to 1,024 tokens": (0.10, 0.57),
     "second search": (0.17, 1.62),
 }
+ALL: Final[dict[str, tuple[float, float]]] = {
+    "all": (0.09, 0.49),
+    "full": (0.13, 0.37),
+    "one device": (0.08, 0.28),
+    "several devices": (0.09, 0.57),
+    "up to 1,024 tokens": (0.12, 0.35),
+    "above 8,192 tokens": (0.13, 0.49),
+    "third search": (0.12, 0.25),
+}
 """Bounds of all judging runs, by class: the median and 95 % of errors."""
-REACHED: Final = {1: FIRST, 2: BOTH}
-RANKED: Final = {1: (400, 0.92), 2: (500, 0.90)}
+REACHED: Final = {1: FIRST, 2: BOTH, 3: ALL}
+RANKED: Final = {1: (400, 0.92), 2: (500, 0.90), 3: (550, 0.91)}
 """By searches: the least number of pairs, and the least share that is ranked as measured."""
 LATER: Final = frozenset({"easycontext", "vectorlm"})
 """Judging sources of the first search that the account of before was not asked about."""
@@ -85,9 +94,9 @@ def test_pairs_of_judging_options_are_ranked_as_measured(search: int) -> None:
     assert right >= share * pairs
 
 
-def test_sources_of_the_second_search_judge() -> None:
+def test_sources_of_later_searches_judge() -> None:
     found = {name: source["split"] for name, source in SOURCES.items() if "search" in source}
-    assert len(found) >= 8
+    assert len(found) >= 13
     assert set(found.values()) == {"judge"}
 
 
