@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_letters
+from textwrap import wrap
 from typing import Final
 
 from tunec.compiler.analyses.time.account import MARGIN, OFF
 from tunec.compiler.choose.options import Asking, has_length
 from tunec.compiler.choose.ranking import kept, placed
-from tunec.compiler.choose.wording import cells, columns, dates, heading, limits, verdict
+from tunec.compiler.choose.wording import cells, columns, dates, heading, limits, surer, verdict
 from tunec.compiler.diagnostics.terminal import printable
 from tunec.compiler.review.report.html import Scale, spanning
 from tunec.compiler.review.screen.pen import WIDTH, Pen
@@ -86,13 +87,14 @@ def choice_text(choice: Choice, asking: Asking, pen: Pen, *, every: bool) -> str
         lines += _sweep(choice.results, pen)
     else:
         lines += _result(choice.results[0], asking, pen, every=every)
-    return "\n".join((*lines, *_trust(choice, pen)))
+    return "\n".join((*lines, *_trust(choice)))
 
 
 def _result(result: Result, asking: Asking, pen: Pen, *, every: bool) -> Iterator[str]:
     left = kept(result)
     whole = has_length(left)
     yield pen.paint("good" if left else "bad", verdict(result, asking))
+    yield from filter(None, [surer(result, asking)])
     yield ""
     if left:
         named = letters(left)
@@ -104,7 +106,7 @@ def _result(result: Result, asking: Asking, pen: Pen, *, every: bool) -> Iterato
             yield f"and {len(rows) - SHOWN} more (--all)"
         yield from _picture(left, named, pen, whole=whole)
     yield from _left_out(result, asking)
-    yield from _lacking(result, pen)
+    yield from _lacking(result)
     yield ""
 
 
@@ -158,7 +160,7 @@ def _left_out(result: Result, asking: Asking) -> Iterator[str]:
         yield printable(f"left out: {len(missed)}, {limits(missed, asking)}")
 
 
-def _lacking(result: Result, pen: Pen) -> Iterator[str]:
+def _lacking(result: Result) -> Iterator[str]:
     """The options that do not fit, and why."""
     lacking = [each for each in result.options if not each.fits]
     reasons = Counter(each.why or "" for each in lacking)
@@ -167,12 +169,16 @@ def _lacking(result: Result, pen: Pen) -> Iterator[str]:
     for why, count in reasons.most_common(_REASONS):
         names = [each.cluster for each in lacking if each.why == why]
         more = f" and {count - _NAMED} more" if count > _NAMED else ""
-        yield pen.shortened(printable(f"  {', '.join(names[:_NAMED])}{more}: {why}"), WIDTH)
+        yield from _hanging(f"  {', '.join(names[:_NAMED])}{more}: {why}")
     if len(reasons) > _REASONS:
         yield "  and others (--format json)"
 
 
-def _trust(choice: Choice, pen: Pen) -> Iterator[str]:
+def _hanging(text: str) -> list[str]:
+    return wrap(printable(text), WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _trust(choice: Choice) -> Iterator[str]:
     """The accuracy of the numbers, and the dates of the prices."""
     yield f"time is a forecast with a margin of {MARGIN:.0%}:"
     yield f"  {OFF}"
@@ -180,4 +186,4 @@ def _trust(choice: Choice, pen: Pen) -> Iterator[str]:
     if choice.market == "spot":
         yield "spot: without the hours that interruptions cost"
     for day, source in dates(choice):
-        yield pen.shortened(printable(f"prices of {day}: {source}"), WIDTH)
+        yield from _hanging(f"prices of {day}: {source.partition(';')[0]}")

@@ -76,7 +76,9 @@ def verdict(result: Result, asking: Asking) -> str:
         fits = any(each.fits for each in result.options)
         return "nothing is left" if fits else "it fits none of these clusters"
     best = left[0]
-    parts = [f"{_FIRST[asking.by]}: {best.cluster}"]
+    unpriced = asking.by == "cost" and best.price is None
+    first = "none has a price, and first is" if unpriced else f"{_FIRST[asking.by]}:"
+    parts = [f"{first} {best.cluster}"]
     if best.price is not None and best.price.region:
         parts.append(f"{best.price.provider} {best.price.region}")
     if best.seconds is not None and best.seconds_asked is not None:
@@ -88,6 +90,22 @@ def verdict(result: Result, asking: Asking) -> str:
     elif best.cost_per_1000_samples is not None:
         parts.append(f"about {dollars(best.cost_per_1000_samples)} for 1,000 samples")
     return ", ".join(parts)
+
+
+def surer(result: Result, asking: Asking) -> str | None:
+    """The first option that ends in time with its margin too; None if the best one does."""
+    left = kept(result)
+    if asking.within is None or not left or _ends(left[0], asking.within):
+        return None
+    found = next((each for each in left if _ends(each, asking.within)), None)
+    if found is None:
+        return "with its margin, none ends in time"
+    cost = "" if found.cost_dollars is None else f", about {dollars(found.cost_dollars)}"
+    return f"with its margin, {found.cluster} is the first that ends in time{cost}"
+
+
+def _ends(option: Option, within: float) -> bool:
+    return option.seconds_asked is not None and option.seconds_asked <= within
 
 
 def limits(missed: Sequence[Option], asking: Asking) -> str:

@@ -57,8 +57,29 @@ def test_the_screen_says_what_how_long_and_of_which_day_the_prices_are(tunec):
     assert lines[2].startswith("cheapest: g5.2xlarge, aws us-east-1, about 7.5 h (")
     assert any("h100-sxm-x8" in line and "no price" in line for line in lines)
     assert any("└──" in line for line in lines)
-    assert lines[-1].startswith("prices of aws, 2026-07-20: aws/karpenter-provider-aws@")
+    (dated,) = (
+        at for at, line in enumerate(lines) if line.startswith("prices of aws, 2026-07-20:")
+    )
+    assert lines[dated].split()[4].startswith("aws/karpenter-provider-aws@")
+    assert all(line.startswith("    ") for line in lines[dated + 1 :])
+    assert lines[-1].endswith("from the AWS Price List")
     assert f"time is a forecast with a margin of {MARGIN:.0%}:\n  {OFF}\n" in found.out
+
+
+def test_what_ends_in_time_with_its_margin_too_is_named(tunec):
+    found = tunec("choose", FIVE, *THREE, "--within", "8h").out.splitlines()
+    assert found[2].startswith("cheapest: g5.2xlarge, aws us-east-1, about 7.5 h (10.3 h with its")
+    assert found[3].startswith(
+        "with its margin, p5.48xlarge is the first that ends in time, about $"
+    )
+    found = tunec("choose", FIVE, "--hardware", "g5.2xlarge", "--within", "8h").out.splitlines()
+    assert found[3] == "with its margin, none ends in time"
+    assert tunec("choose", FIVE, *THREE, "--within", "12h").out.splitlines()[3] == ""
+
+
+def test_what_has_no_price_is_not_called_the_cheapest(tunec):
+    found = tunec("choose", FIVE, "--hardware", "h100-sxm-x8").out.splitlines()
+    assert found[2].startswith("none has a price, and first is h100-sxm-x8, about ")
 
 
 @pytest.mark.parametrize(
