@@ -1,7 +1,4 @@
-"""What a target declares: a two-way table between a consumer's keys and tunec's slots.
-
-A row (`Entry`) ties keys of one file to slots, and back: all that emits, reads or compares uses it.
-"""
+"""What a target declares: rows (`Entry`), which tie keys of a consumer to slots of tunec, both ways."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
@@ -169,6 +166,8 @@ class File(Struct, frozen=True):
     """TRL's arguments that the file holds and no row reads; what it passes on stays unchanged."""
     leaves: tuple[Moved, ...] = ()
     """Keys without a slot, and what other programs do if the key is missing."""
+    defaults: Callable[[Mapping[str, Json]], Mapping[str, Json]] = field(default=lambda _: {})
+    """What its program gives the Trainer for the keys found, where no key and no parser says it."""
     names: tuple[str, ...] = ()
     """Dotted keys that hold the name of another file of the run, alone or among other words."""
     over: str = ""

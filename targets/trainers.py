@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
-from tunec.compiler.target import Cannot, Dialect
+from tunec.compiler.target import Cannot, Dialect, Json
 from tunec.schemas.terms import DataFormat
 from tunec.targets.rows import has_images
 
@@ -123,6 +123,14 @@ def other_releases(
                 )
 
     return check
+
+
+def averaging_tokens(*, across: bool) -> Callable[[Mapping[str, Json]], Mapping[str, Json]]:
+    """What a trainer does that has no key for it: it averages over the tokens of all devices.
+
+    If `across` is false, it averages over those of each device by itself.
+    """
+    return lambda _: {"average_tokens_across_devices": across}
 
 
 def own_columns(

@@ -49,7 +49,7 @@ _IGNORED: Final = "the release that is taken to read it does not know it, and ig
 def accounts(sources: Sources, written: Iterable[Written]) -> tuple[Account, ...]:
     """The outcome of each key of the files, after the new ones are written."""
     files = tuple(written)
-    kept = {_named(each.read): bool(each.keys) for one in files for each in one.kept}
+    kept = {_named(each.read): each for one in files for each in one.kept}
     there = frozenset(key for one in files for key in one.keys)
     return tuple(_account(read, sources, kept, there) for read in sources.reads)
 
@@ -57,16 +57,19 @@ def accounts(sources: Sources, written: Iterable[Written]) -> tuple[Account, ...
 def _account(
     read: Read,
     sources: Sources,
-    kept: Mapping[tuple[str, str], bool],
+    kept: Mapping[tuple[str, str], CarriedKey],
     there: frozenset[tuple[str, str]],
 ) -> Account:
     file = read.place.document.file
     is_there = file is not None and (file.name, read.key) in there
     if read.fate in ("said", "file") or sources.is_phrase(read.place):
         return Account(read, "said")
-    if kept.get(_named(read)) or (read.fate != "left" and is_there):
+    carried = kept.get(_named(read))
+    if (carried and carried.keys) or (read.fate != "left" and is_there):
         return Account(read, "kept")
-    if _named(read) in kept:
+    if carried and carried.apart:
+        return Account(read, "other", carried.apart)
+    if carried:
         return Account(read, "harmless", _UNSAID["default"])
     if read.fate == "default" and read.place.value is None:
         return Account(read, "absent")
@@ -145,9 +148,13 @@ def with_effect(every: Sequence[tuple[Place, str]]) -> Iterator[Diagnostic]:
 
 
 def in_part(every: Iterable[CarriedKey]) -> Iterator[Diagnostic]:
-    """A warning for each carried key that the new program only follows in part."""
+    """A warning for each carried key that the new program only follows in part.
+
+    Keys that are written and left out have their account.
+    """
     for each in every:
-        if each.apart:
+        is_absent = each.read.key not in each.read.place.document.flat
+        if each.apart and (each.keys or is_absent):
             choice = "".join(f", or give --set {slot}=VALUE" for slot in each.slots[:1])
             yield Diagnostic(
                 "not-carried-over",

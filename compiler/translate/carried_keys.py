@@ -13,6 +13,7 @@ from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Dialect, File, Json, Target
 from tunec.compiler.translate.admission import PACKAGES, admits, knows, schema_of
 from tunec.compiler.translate.leftovers import Read
+from tunec.compiler.translate.program_defaults import differing
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.statements import dialect_of
 
@@ -48,6 +49,8 @@ def kept_in(
             yield CarriedKey(read, _listed(keys, file, dialect) if is_flag else keys)
     for document in sources.run.documents:
         yield from _told(document, target, file, sources, dialect)
+        for each in differing(document, target, file, written, sources, dialect):
+            yield CarriedKey(each.read, each.keys, apart=each.apart)
 
 
 def _listed(keys: Mapping[str, Json], file: File, dialect: Dialect) -> Mapping[str, Json]:

@@ -115,11 +115,6 @@ def _targets(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"lora_target_linear": True} if is_all else {}
 
 
-def _alone(found: Mapping[str, Json]) -> Mapping[str, Json] | None:
-    """None if each process divides by its own tokens, as Axolotl does; else an empty mapping."""
-    return None if found["average_tokens_across_devices"] is False else {}
-
-
 def _losses(found: Mapping[str, Json]) -> Mapping[str, Json]:
     """Several preference losses, each with its weight; rows express a single one."""
     losses, weights = found["loss_type"], found.get("loss_weights")
@@ -133,7 +128,6 @@ def _at_first(found: Mapping[str, Json]) -> Mapping[str, Json] | None:
 
 
 TAKES: Final = (
-    Carry(("average_tokens_across_devices",), _alone, BUILDER),
     Carry(("eval_on_start",), _at_first, BUILDER, since="0.13"),
     Carry(
         ("lora_target_modules",),

@@ -241,6 +241,20 @@ def _unbounded(found: Mapping[str, Json]) -> str:
     )
 
 
+def unsaid(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What Axolotl gives the Trainer without a key, or leaves at the model's default.
+
+    axolotl 0.8.1 to 0.19.0 core/builders/base.py `_set_base_training_args`; 0.8.1 by transformers
+    4.51's default. A model's config has no loss that balances experts unless `model_config` asks
+    for it.
+    """
+    if found.get("rl"):
+        return {}
+    is_balanced = found.get("model_config.output_router_logits")
+    experts = {} if is_balanced else {"router_aux_loss_coef": 0.0}
+    return {"average_tokens_across_devices": False, **experts}
+
+
 CARRIES: Final = (
     Carry(
         ("micro_batch_size",),
@@ -249,12 +263,6 @@ CARRIES: Final = (
         beside=("max_steps", "warmup_steps", "warmup_ratio"),
         slots=("schedule.warmup_steps", "schedule.warmup_share"),
         apart=_unbounded,
-    ),
-    Carry(
-        ("micro_batch_size",),
-        lambda found: {} if found.get("rl") else {"average_tokens_across_devices": False},
-        f"{BUILDER} `_set_base_training_args`; 0.8.1 by transformers 4.51's default",
-        beside=("rl",),
     ),
     Carry(
         ("val_set_size", "test_datasets"),

@@ -158,7 +158,20 @@ def _projected(name: str) -> Carry:
     )
 
 
+_EXPERTS_LOSS: Final = "llamafactory 0.9.1 to 0.9.5 model/model_utils/moe.py `configure_moe`"
+
+
+def balances(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The weight of the loss that balances experts, which is off by default."""
+    return {"router_aux_loss_coef": found.get("moe_aux_loss_coef") or 0.0}
+
+
 CARRIES: Final = (
+    _renamed(
+        "moe_aux_loss_coef",
+        "router_aux_loss_coef",
+        f"{_EXPERTS_LOSS}; trl 1.9.2 to 1.16.0 trainer/sft_config.py",
+    ),
     *map(_projected, _PROJECTED),
     Carry(
         ("val_size",),
@@ -210,6 +223,11 @@ def _own_objective(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 TAKES: Final = (
+    _renamed(
+        "router_aux_loss_coef",
+        "moe_aux_loss_coef",
+        f"trl 1.9.2 to 1.16.0 trainer/sft_config.py; {_EXPERTS_LOSS}",
+    ),
     Carry(
         ("lora_target_modules",),
         _own_targets,

@@ -32,7 +32,13 @@ from tunec.targets.nemo_automodel.training import BATCH, OPTIMIZER, RUN, SCHEDUL
 from tunec.targets.read_only import schema_of
 from tunec.targets.rows import has_adapter, recomputes_layers
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import other_releases, reading_formats, supervised, writing_text
+from tunec.targets.trainers import (
+    averaging_tokens,
+    other_releases,
+    reading_formats,
+    supervised,
+    writing_text,
+)
 
 _RECIPES: Final = "TrainFinetuneRecipe"
 _OWN: Final = "nemo_automodel."
@@ -69,6 +75,7 @@ CONFIG: Final = File(
     schema=schema_of(NAME, RELEASES, NAME),
     check=other_releases(NAME, ranges, installed_releases),
     leaves=LEAVES,
+    defaults=averaging_tokens(across=True),  # recipes/llm/train_ft.py `_dp_allreduce`
     foreign=foreign,
     reads_powers=True,
 )

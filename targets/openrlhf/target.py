@@ -56,6 +56,7 @@ from tunec.targets.scripts.file import (
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
     adding_no_noise,
+    averaging_tokens,
     beside_fsdp_and_rewards,
     evaluating_by_loss,
     other_releases,
@@ -119,6 +120,7 @@ def _file(name: str, *, of_pairs: bool) -> File:
         when=(lambda plan: plan.objective.kind == "dpo") if of_pairs else is_supervised,
         phrases=(EVERY_LAYER,),
         leaves=LEAVES,
+        defaults=averaging_tokens(across=False),  # trainer/sft_trainer.py `fit`: each micro batch
     )
 
 

@@ -15,7 +15,7 @@ from tunec.targets.torchtune.migration import LEAVES
 from tunec.targets.torchtune.model import ADAPTER, MODEL
 from tunec.targets.torchtune.packages import PACKAGE, RELEASES, SUPPORTED
 from tunec.targets.torchtune.training import ENGINE, LOSS, OPTIMIZER, RUNTIME, SCHEDULE
-from tunec.targets.trainers import adding_no_noise, evaluating_by_loss
+from tunec.targets.trainers import adding_no_noise, averaging_tokens, evaluating_by_loss
 
 _COMPONENTS: Final = ("model", "optimizer", "checkpointer")
 
@@ -36,6 +36,7 @@ CONFIG: Final = File(
     schema_of(PACKAGE, RELEASES, PACKAGE),
     when=in_no_plan,
     leaves=LEAVES,
+    defaults=averaging_tokens(across=True),  # recipes/full_finetune_distributed.py: all_reduce
     foreign=forms,
     carries=CARRIES,
 )

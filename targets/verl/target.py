@@ -16,6 +16,7 @@ from tunec.targets.read_only import schema_of
 from tunec.targets.rows import is_rewarded, is_supervised
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
+    averaging_tokens,
     other_releases,
     reading_formats,
     supervised,
@@ -107,6 +108,7 @@ CONFIG: Final = File(
     when=is_supervised,
     check=other_releases(PACKAGE, ranges, installed_releases),
     phrases=(every_layer("model"),),
+    defaults=averaging_tokens(across=True),  # workers/utils/losses.py `sft_loss`
 )
 GRPO: Final = File(
     name="verl_grpo.yaml",

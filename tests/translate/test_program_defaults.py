@@ -1,0 +1,110 @@
+"""Defaults that differ between programs are written, or the change is reported."""
+
+import json
+from collections import defaultdict
+
+import pytest
+from tests.translate.random_files import READABLE
+
+from tunec.compiler.lints.environment import environment_of
+from tunec.compiler.translate.admission import schema_of
+from tunec.compiler.translate.program_defaults import DECISIVE
+from tunec.compiler.translate.translate import translate_texts
+from tunec.targets.registry import TARGETS
+
+TRAINERS = ("huggingface", "trl", "axolotl", "llamafactory", "ms-swift")
+ALIKE = {
+    **dict.fromkeys(
+        ("hub_private_repo", "hub_strategy", "trackio_space_id", "model_revision"),
+        "it names a repository, and each default is that of the hub",
+    ),
+    **dict.fromkeys(
+        ("dataloader_persistent_workers", "dataset_num_proc", "pad_to_multiple_of", "use_cache"),
+        "it decides how fast a run is",
+    ),
+    **dict.fromkeys(
+        ("include_num_input_tokens_seen", "logging_first_step"),
+        "it decides what is logged",
+    ),
+    "auto_find_batch_size": "null is off",
+    "dataloader_drop_last": "null is off; the block of DeepSpeed is another key",
+    "torch_compile": "null is off",
+    "streaming": "null is off",
+    "local_rank": "the launcher says it",
+    "ddp_timeout": "it is how long a process waits for others",
+    "data_seed": "null is the seed, which is 42 by default",
+    "dataset_text_field": "rows of the data's form say it",
+    "packing_strategy": "either strategy fills rows with whole samples",
+    "remove_unused_columns": "it follows from the method",
+    "label_smoothing": "0 is 0.0",
+    **dict.fromkeys(("disable_dropout", "shuffle_dataset"), "no method becomes another"),
+    **dict.fromkeys(
+        ("f_alpha_divergence_coef", "ref_model_mixup_alpha", "ref_model_sync_steps"),
+        "it has no effect unless another key asks for it",
+    ),
+}
+"""Arguments whose defaults differ between releases or programs, and why a run does not."""
+
+
+def defaults():
+    """The defaults of arguments without a slot that the newest TRL has for samples or pairs."""
+    found = defaultdict(set)
+    newest = TARGETS["trl"].dialect(TARGETS["trl"].release("1.16.0"), {})
+    supervised = (each for each in TARGETS["trl"].files if each.name in ("sft.yaml", "dpo.yaml"))
+    known = {key for file in supervised for key in schema_of(file, newest)["properties"]}
+    for name in TRAINERS:
+        target = READABLE[name]
+        for release in target.releases:
+            dialect = target.dialect(target.release(release), {})
+            for file in (each for each in target.files if each.format == "yaml" and each.schema):
+                rows = [each for each in file.entries if each.slots and each.holds_in(dialect)]
+                said = {key for row in rows for key in row.keys}
+                fields = schema_of(file, dialect).get("properties", {})
+                for key in known & fields.keys() - said:
+                    if "default" in fields[key]:
+                        found[key].add(json.dumps(fields[key]["default"]))
+    return found
+
+
+def test_each_differing_default_is_decisive_or_changes_nothing():
+    differing = {key for key, values in defaults().items() if len(values) > 1}
+    assert len(differing) > 20
+    assert not differing - DECISIVE.keys() - ALIKE.keys()
+    assert not ALIKE.keys() - differing
+
+
+def trl(**more):
+    common = {"output_dir": "out", "max_length": 2048, "learning_rate": 1e-5, "bf16": True}
+    size = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8}
+    data = {"dataset_name": "trl-lib/Capybara", "gradient_checkpointing": True, "dtype": "bfloat16"}
+    model = {"model_name_or_path": "Qwen/Qwen3-8B", "num_train_epochs": 1}
+    return json.dumps({**model, **data, **common, **size, **more})
+
+
+EXPERTS = {"model_name_or_path": "Qwen/Qwen3-30B-A3B"}
+ACROSS = "trl averages the loss of a step over the tokens of all devices together, and axolotl "
+BALANCE = "trl balances experts by a loss of the model's own weight, and axolotl does not balance"
+
+
+@pytest.mark.parametrize(
+    ("more", "release", "other", "world", "said"),
+    [
+        ({}, "1.16.0", "axolotl", 2, ACROSS),
+        ({"average_tokens_across_devices": True}, "1.16.0", "axolotl", 2, ACROSS),
+        ({"average_tokens_across_devices": True}, "1.16.0", "axolotl", 1, ""),
+        ({"average_tokens_across_devices": False}, "1.16.0", "axolotl", 2, ""),
+        ({}, "1.16.0", "llamafactory", 2, ""),
+        (EXPERTS, "1.16.0", "axolotl", 1, BALANCE),
+        ({**EXPERTS, "router_aux_loss_coef": 0.01}, "1.16.0", "llamafactory", 1, ""),
+    ],
+    ids=str,
+)
+def test_a_change_is_reported_where_no_key_can_hold_it(more, release, other, world, said):
+    around = environment_of(READABLE, readers=(f"trl@{release}",), world=world)
+    result = translate_texts({"sft.yaml": trl(**more)}, [TARGETS.resolve(other)], READABLE, around)
+    assert result.ok, [each.message for each in result.diagnostics if each.severity == "error"]
+    told = json.dumps([each.to_json() for each in result.diagnostics])
+    assert said in told if said else " averages " not in told and " balance" not in told
+    if "router_aux_loss_coef" in more:
+        (file,) = (each for each in result.artifacts[other] if each.name == f"{other}.yaml")
+        assert file.values["moe_aux_loss_coef"] == 0.01
