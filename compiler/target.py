@@ -1,4 +1,4 @@
-"""What a target declares: rows (`Entry`), which tie keys of a consumer to slots of tunec, both ways."""
+"""What a target declares: rows (`Entry`) that tie a consumer's keys to tunec's slots, both ways."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
