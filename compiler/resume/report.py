@@ -25,7 +25,7 @@ _NAMES = {
 _HEADS = {
     "same state": ("good", "continues with the same optimizer state"),
     "converted": ("tight", "continues with the same optimizer state after a conversion"),
-    "weights alone": ("bad", "the optimizer state is lost: only the weights go on"),
+    "weights alone": ("bad", "the optimizer state is lost, and only the weights go on"),
 }
 
 

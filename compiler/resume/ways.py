@@ -145,7 +145,7 @@ def _zero_elsewhere(found: Checkpoint, _: Goal) -> Way:
         "deepspeed 0.19.8 utils/zero_to_fp32.py; transformers 5.23.0 trainer.py "
         "`_load_optimizer_and_scheduler`, which silently begins anew without optimizer.pt",
         () if there or found.kind == "universal" else (command,),
-        (f"model: {found.path if there else out}, and no resume_from_checkpoint",),
+        (_from_weights(found) if there else f"model: {out}, and no resume_from_checkpoint",),
         lost=_state(found),
     )
 
@@ -197,7 +197,7 @@ def _plain_to_zero(found: Checkpoint, _: Goal) -> Way:
         "DeepSpeed finds no global_step folder in it, and the Trainer fails",
         "transformers 5.23.0 integrations/deepspeed.py `deepspeed_load_checkpoint`",
         (),
-        (f"model: {found.path}, and no resume_from_checkpoint",),
+        (_from_weights(found),),
         lost=_state(found),
     )
 
@@ -208,8 +208,19 @@ def _plain_to_fsdp(found: Checkpoint, _: Goal) -> Way:
         "FSDP's loader looks for pytorch_model_fsdp and finds none",
         "accelerate 1.15.0 utils/fsdp_utils.py `load_fsdp_model`, `load_fsdp_optimizer`",
         (),
-        (f"model: {found.path}, and no resume_from_checkpoint",),
+        (_from_weights(found),),
         lost=_state(found),
+    )
+
+
+def _from_weights(found: Checkpoint) -> str:
+    """What a new run is set to; a folder with an adapter alone is no model."""
+    if found.adapter is None:
+        return f"model: {found.path}, and no resume_from_checkpoint"
+    base = found.adapter.get("base_model_name_or_path") or "its base"
+    return (
+        f"model: a folder with {found.path} merged into {base} (peft's `merge_and_unload`), and no "
+        "resume_from_checkpoint"
     )
 
 
@@ -219,7 +230,7 @@ def _bare(found: Checkpoint, _: Goal) -> Way:
         "it holds no state of an optimizer",
         "transformers 5.23.0 trainer.py `_load_optimizer_and_scheduler`",
         (),
-        (f"model: {found.path}, and no resume_from_checkpoint",),
+        (_from_weights(found),),
         lost=("the optimizer begins with moments of zero",) if found.kind != "weights" else (),
     )
 
@@ -231,7 +242,7 @@ def _unscheduled(found: Checkpoint, _: Goal) -> Way:
         "silently begins anew",
         "transformers 5.23.0 trainer.py `_load_optimizer_and_scheduler`",
         (),
-        (f"model: {found.path}, and no resume_from_checkpoint",),
+        (_from_weights(found),),
         lost=_state(found),
     )
 

@@ -112,6 +112,11 @@ def test_a_folder_is_searched_and_other_files_say_what_is_read(tmp_path):
     assert [each.name for each in files_in(tmp_path)] == ["smi.csv", "train.log"]
     with pytest.raises(Unread, match=r"shows time or memory of a run; what is read: trainer_state"):
         read_file(tmp_path / "x.yaml")
+    (tmp_path / "trainer_state.json").write_text('{"log_history": [{"loss": 1, "step": 1}]}')
+    with pytest.raises(
+        Unread, match=r"as those of checkpoints, which come before its end; the log"
+    ):
+        read_file(tmp_path / "trainer_state.json")
 
 
 @pytest.mark.parametrize("name", ["snapshot.pickle", "ckpt/training_args.bin"])

@@ -277,6 +277,14 @@ def test_weights_beside_checkpoints_name_the_last_one(tunec, tmp_path):
     assert f"inside  {tmp_path / 'checkpoint-10'} has the state" in told
 
 
+def test_an_adapter_is_merged_before_it_is_a_model(tunec, tmp_path):
+    with_shapes(tmp_path / "adapter_model.safetensors", {"a": [3, 5]})
+    settings = {"r": 8, "peft_type": "LORA", "base_model_name_or_path": "org/base"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    told = tunec("resume", tmp_path, "--hardware", "a100-80g-x4").out
+    assert f"set   model: a folder with {tmp_path} merged into org/base (peft's `merge_" in told
+
+
 def test_wrong_usage_and_wrong_names(tunec, tmp_path):
     folder = made(tmp_path / "checkpoint-500", PLAIN)
     assert tunec("resume", folder).code == 2

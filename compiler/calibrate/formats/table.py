@@ -54,6 +54,11 @@ def read_file(path: Path) -> list[Observation]:
                 return found
     except (ValueError, ArithmeticError, csv.Error) as fault:
         raise Unread(shortened(str(fault), _LONG)) from None
+    if path.name == "trainer_state.json":
+        raise Unread(
+            "it has no time of the run, as those of checkpoints, which come before its end; the "
+            "log has it, or the one that `save_state` wrote at the end"
+        )
     forms = ", ".join(("trainer_state.json", "trainer_log.jsonl", *(f.name for f in FORMS)))
     raise Unread(f"nothing in it shows time or memory of a run; what is read: {forms}")
 
