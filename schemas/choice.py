@@ -48,6 +48,8 @@ class Option(Shape):
     samples_per_second: float | None = None
     seconds: float | None = None
     """Forecast for the whole run, including loading and saving; none if its steps are unknown."""
+    doubt: str | None = None
+    """Why its forecast may be further off than those of others."""
     seconds_asked: int | None = None
     """The forecast with its margin, as requested from a cluster's queue."""
     price: HourlyPrice | None = None

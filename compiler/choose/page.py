@@ -232,6 +232,8 @@ def _sources(choice: Choice) -> Iterator[Section]:
             "the devices at their power limit, which is the most they take.",
         )
     ]
+    doubts = dict.fromkeys(o.doubt for r in choice.results for o in r.options if o.doubt)
+    words.extend(tag("p", f"In doubt: {why}.") for why in doubts)
     rows = [(day, source) for day, source in dates(choice)]
     heads = (Column("prices of"), Column("read in"))
     listed = table("Prices that are shown", heads, rows) if rows else None

@@ -104,10 +104,18 @@ def _result(result: Result, asking: Asking, pen: Pen, *, every: bool) -> Iterato
         )
         if not every and len(rows) > SHOWN:
             yield f"and {len(rows) - SHOWN} more (--all)"
+        yield from _doubts(left if every else left[:SHOWN])
         yield from _picture(left, named, pen, whole=whole)
     yield from _left_out(result, asking)
     yield from _lacking(result)
     yield ""
+
+
+def _doubts(shown: Sequence[Option]) -> Iterator[str]:
+    """Forecasts that may be far off, by the reason."""
+    for why in dict.fromkeys(each.doubt for each in shown if each.doubt):
+        names = ", ".join(each.cluster for each in shown if each.doubt == why)
+        yield from _hanging(f"in doubt: {names}: {why}")
 
 
 def _picture(

@@ -89,6 +89,8 @@ def verdict(result: Result, asking: Asking) -> str:
         parts.append(f"about {dollars(best.cost_dollars)}")
     elif best.cost_per_1000_samples is not None:
         parts.append(f"about {dollars(best.cost_per_1000_samples)} for 1,000 samples")
+    if best.doubt:
+        parts.append("in doubt")
     return ", ".join(parts)
 
 

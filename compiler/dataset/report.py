@@ -1,6 +1,7 @@
 """The output of `tunec data`: lengths, tokens cut off, cost of batches, and the plan."""
 
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 from typing import Any, Final
 
 from msgspec import Struct
@@ -12,7 +13,7 @@ from tunec.compiler.dataset.batches import Way, ways
 from tunec.compiler.dataset.measuring import Length, SampleLengths
 from tunec.compiler.diagnostics.terminal import printable
 from tunec.compiler.driver import Planned
-from tunec.compiler.review.screen.pen import Pen
+from tunec.compiler.review.screen.pen import WIDTH, Pen
 from tunec.compiler.review.screen.screen import length_lines
 from tunec.schemas.units import format_bytes
 
@@ -121,14 +122,25 @@ def _cut(report: Report) -> Iterator[str]:
         yield f"a sequence of {report.sequence:,} truncates no sample"
     empty = report.unlearned
     if empty:
-        named = ", ".join(printable(each.place) for each in empty[:_NAMED])
         more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
         yield (
             f"{len(empty):,} sample{'s have' if len(empty) > 1 else ' has'} no answer before the "
             "cut, and nothing to learn where the loss is of answers alone:"
         )
-        yield f"  {named}{more}"
+        yield from wrap(
+            f"  {'; '.join(_lines_of(empty[:_NAMED]))}{more}", WIDTH, subsequent_indent="    "
+        )
     yield ""
+
+
+def _lines_of(samples: Sequence[Length]) -> Iterator[str]:
+    """Of each file, the lines of its samples."""
+    lines: dict[str, list[str]] = {}
+    for each in samples:
+        file, _, line = each.place.rpartition(":")
+        lines.setdefault(file, []).append(line)
+    for file, found in lines.items():
+        yield f"{printable(file)}:{', '.join(found)}"
 
 
 def _costs(report: Report, pen: Pen) -> Iterator[str]:

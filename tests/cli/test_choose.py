@@ -77,6 +77,13 @@ def test_what_ends_in_time_with_its_margin_too_is_named(tunec):
     assert tunec("choose", FIVE, *THREE, "--within", "12h").out.splitlines()[3] == ""
 
 
+def test_a_forecast_that_may_be_far_off_is_in_doubt(tunec):
+    asked = ("choose", FIVE, "--hardware", "nd96isr-mi300x-v5", "g5.2xlarge", "--set")
+    found = tunec(*asked, "method=qlora").out
+    assert "in doubt: nd96isr-mi300x-v5: how fast bitsandbytes expands weights on AMD's" in found
+    assert "in doubt" not in tunec(*asked, "method=lora").out
+
+
 def test_what_has_no_price_is_not_called_the_cheapest(tunec):
     found = tunec("choose", FIVE, "--hardware", "h100-sxm-x8").out.splitlines()
     assert found[2].startswith("none has a price, and first is h100-sxm-x8, about ")

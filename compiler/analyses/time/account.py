@@ -1,10 +1,12 @@
 """The time account: where the seconds of a step go, and how long a whole run takes."""
 
+from collections.abc import Collection
 from math import hypot, sqrt
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
+from tunec.compiler.analyses.memory.modules import FOUR_BIT
 from tunec.compiler.analyses.memory.terms.generation import cache_bytes
 from tunec.compiler.analyses.memory.terms.host import moved_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
@@ -21,6 +23,7 @@ from tunec.compiler.analyses.time.pace import scaled
 from tunec.compiler.analyses.time.update import REACHED, UpdateTraffic, held_bytes, moved_of, update
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
+from tunec.schemas.terms import QuantFormat
 
 
 class TimeAccount(Struct, frozen=True):
@@ -155,6 +158,18 @@ OFF: Final = (
     f"{MOST:.0%}"
 )
 """The account's error, as a sentence."""
+
+
+def doubt(quantization: QuantFormat, vendors: Collection[str]) -> str | None:
+    """Why a forecast may be far further off than usual; None if nothing is known."""
+    if quantization in FOUR_BIT and "amd" in vendors:
+        return (
+            "how fast bitsandbytes expands weights on AMD's devices is not known: the one "
+            "published run took 6 times its forecast"
+        )
+    return None
+
+
 START_SECONDS: Final = 900.0
 """Seconds until the first step, for containers, imports, tokenising and compiling kernels: a
 judgement."""
