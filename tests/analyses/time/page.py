@@ -259,38 +259,40 @@ def _every_run() -> Iterator[str]:
     for run in runs():
         if run.split == "judge":
             told = run.account.step_seconds
-            model = run.settings["model"].rpartition("/")[2]
             speeds = f"{run.seconds:.2f} s | {told:.2f} s | {run.error:+.2f}"
-            yield f"| {run.source} | {model} | {_words(run)} | {speeds} |"
+            yield f"| {run.source} | {_model(run)} | {_words(run)} | {speeds} |"
 
 
 _LONG: Final = 8192
 _PART: Final = 0.05
+_FAR: Final = 0.15
 
 
 def _by_terms() -> Iterator[str]:
-    """Of full training and long texts, what the account's seconds are spent on."""
-    yield "## Full training and long texts, by terms"
+    """Of the worst runs and of long texts, what the account's seconds are spent on."""
+    yield "## The worst runs and long texts, by terms"
     yield ""
-    yield "Terms of a twentieth and more of what the account says of a judging run."
+    yield f"Judging runs whose error is above {_FAR}, and those above {_LONG:,} tokens; terms of a"
+    yield "twentieth and more of what the account says."
     yield ""
-    yield "| source | run | error | terms |"
-    yield "| --- | --- | ---: | --- |"
-    for run in runs():
-        if run.split == "judge" and _is_full_or_long(run):
-            terms = sorted(run.account.terms.items(), key=lambda each: -each[1])
-            whole = run.account.step_seconds
-            parts = (
-                f"{name} {spent / whole:.0%}" for name, spent in terms if spent > _PART * whole
-            )
-            yield f"| {run.source} | {_words(run)} | {run.error:+.2f} | {', '.join(parts)} |"
+    yield "| source | model | run | error | terms |"
+    yield "| --- | --- | --- | ---: | --- |"
+    left = (run for run in runs() if run.split == "judge" and _is_far_or_long(run))
+    for run in sorted(left, key=lambda run: -abs(run.error)):
+        terms = sorted(run.account.terms.items(), key=lambda each: -each[1])
+        whole = run.account.step_seconds
+        parts = (f"{name} {spent / whole:.0%}" for name, spent in terms if spent > _PART * whole)
+        of = f"{run.source} | {_model(run)} | {_words(run)}"
+        yield f"| {of} | {run.error:+.2f} | {', '.join(parts)} |"
     yield ""
 
 
-def _is_full_or_long(run: Run) -> bool:
-    """Whether it trains a language model in full, or on texts above the usual lengths."""
-    length = run.workload.data.sequence
-    return length > _LONG or ("full" in run.classes and length > 0)
+def _is_far_or_long(run: Run) -> bool:
+    return abs(run.error) > _FAR or run.workload.data.sequence > _LONG
+
+
+def _model(run: Run) -> str:
+    return str(run.settings["model"]).rpartition("/")[2]
 
 
 def _words(run: Run) -> str:
@@ -305,6 +307,7 @@ def _words(run: Run) -> str:
     stage = f" ZeRO-{layout.zero.stage}" if engine == "deepspeed" else f" {engine}"
     apart = stage if layout.parallel.world > 1 else ""
     devices = f"{layout.parallel.world} x {run.row['device']}"
+    devices += f" on {layout.nodes} nodes" if layout.nodes > 1 else ""
     return f"{method}, {devices}{apart}, batch {layout.batch.micro}{times}, {texts}"
 
 
