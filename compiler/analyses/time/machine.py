@@ -204,8 +204,8 @@ V100 and of a T4, which 70 W hold down, are fitted (`tests/analyses/time/fit.py`
 _USUAL: Final = 0.85
 """For devices that were not measured: about the median of the table."""
 _GEFORCE: Final = 1.1
-"""Of GeForce cards, which run at clocks above the one that the data sheet counts with. A
-judgement, made when runs of `fsdp_qlora` on an RTX 3090 and 4090 had been seen."""
+"""Of GeForce cards, which run at clocks above the one that the data sheet counts with, in every
+dtype. A judgement, made when runs of `fsdp_qlora` on an RTX 3090 and 4090 had been seen."""
 _ADA_WATT: Final = 0.706e12
 """Operations a second that a chip of the Ada generation keeps up for each watt that it may take:
 what `l40_40gb.csv` shows of 300 W. At 300 W an RTX 6000 Ada has the same."""
@@ -224,10 +224,10 @@ def _keeps_up(device: Device, dtype: FloatDtype) -> dict[str, float]:
 def reached(device: Device, dtype: FloatDtype) -> float:
     """Share of a device's rate in a dtype that large products sustain."""
     rate = rate_of(device, dtype)
-    if dtype == "fp32":
-        return _USUAL
     if device.name.startswith("rtx-") and "ada" not in device.name and device.name[4].isdigit():
         return _GEFORCE
+    if dtype == "fp32":
+        return _USUAL
     if device.architecture == "ada" and device.power:
         return _ADA_WATT * device.power / rate
     return _REACHED.get(device.name, _USUAL)

@@ -44,13 +44,13 @@ BOTH: Final[dict[str, tuple[float, float]]] = {
     "second search": (0.17, 1.62),
 }
 ALL: Final[dict[str, tuple[float, float]]] = {
-    "all": (0.09, 0.49),
+    "all": (0.08, 0.49),
     "full": (0.13, 0.37),
-    "one device": (0.08, 0.28),
+    "one device": (0.08, 0.27),
     "several devices": (0.09, 0.57),
     "up to 1,024 tokens": (0.12, 0.35),
     "above 8,192 tokens": (0.13, 0.49),
-    "third search": (0.12, 0.25),
+    "third search": (0.12, 0.22),
 }
 """Bounds of all judging runs, by class: the median and 95 % of errors."""
 REACHED: Final = {1: FIRST, 2: BOTH, 3: ALL}
