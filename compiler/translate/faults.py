@@ -23,6 +23,14 @@ from tunec.schemas.frozen import replace
 _MODEL: Final = "model.path"
 _COMMAND: Final = ("launcher", "script")
 """Keys without which a launch script starts nothing."""
+_PROCESSES: Final = ("nodes", "per_node")
+"""Keys of a launcher that counts processes, which no default can know."""
+_ONE_PROCESS: Final = "python"
+"""The launcher that starts one process, and counts none."""
+_WHY: Final = dict.fromkeys(
+    _PROCESSES,
+    "starts a number of processes on each machine; for one machine, add --set devices.nodes=1",
+)
 _FEW: Final = 6
 """The most slots that a message names; of more it gives the number, and lists them in a note."""
 
@@ -75,7 +83,7 @@ def _needed(drafts: Sequence[Draft], sources: Sources, dialect: Dialect) -> dict
         for key in _missing(draft, dialect):
             rows = [row for row in draft.rows if _holds(key, row.entry.keys)]
             slot = next((row.needs or row.entry.slots[0] for row in rows if row.entry.slots), None)
-            found.setdefault(slot or key, f"{draft.file.name} needs {key}")
+            found.setdefault(slot or key, f"{draft.file.name} {_WHY.get(key, f'needs {key}')}")
         for row in (each for each in draft.rows if not _is_kept(each, draft)):
             told = [slot for slot in row.entry.slots if sources.is_written(slot)]
             lacks = [slot for slot in told if slot not in said]
@@ -115,7 +123,10 @@ def _missing(draft: Draft, dialect: Dialect) -> Iterator[str]:
     if either and not any(_has(draft.values, keys) for keys in either):
         waiting = (key for row in draft.rows if row.needs for key in row.entry.keys)
         yield from (key for key in waiting if [key] in either)
-    wanted = _COMMAND if draft.file.format == "shell" else ()
+    is_shell = draft.file.format == "shell"
+    counts = draft.values.get("launcher") not in (None, _ONE_PROCESS)
+    held = {key for row in draft.rows for key in row.entry.keys if counts and key in _PROCESSES}
+    wanted = (*_COMMAND, *sorted(held)) if is_shell else ()
     yield from (key for key in wanted if key not in draft.values)
     if not known and draft.file.format != "shell":
         yield from (key for row in draft.rows if row.needs == _MODEL for key in row.entry.keys)

@@ -20,7 +20,7 @@ CONFIG: Final = "fsdp_config"
 Found = Mapping[str, Json]
 
 
-def _words(plan: Plan) -> str:
+def words_of(plan: Plan) -> str:
     """The value of `fsdp` as words."""
     wraps = ["auto_wrap"] if plan.fsdp.wrap != "none" else []
     offloads = ["offload"] if plan.fsdp.offload_params else []
@@ -57,7 +57,7 @@ def row(
 
     def put(plan: Plan) -> Mapping[str, Json]:
         inside = {f"{CONFIG}.{key}": value for key, value in write(plan).items()}
-        return {"fsdp": True if switch else _words(plan), **inside}
+        return {"fsdp": True if switch else words_of(plan), **inside}
 
     def take(found: Found) -> Mapping[str, Any]:
         words = _said(found)

@@ -4,10 +4,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Json, fixed, in_no_plan, on_deepspeed, same
+from tunec.compiler.target import Json, constant, fixed, in_no_plan, on_deepspeed, same
 from tunec.schemas.frozen import replace
-from tunec.targets.huggingface.arithmetic import has_flag
+from tunec.targets.huggingface.arithmetic import has_flag, recomputes
+from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
+from tunec.targets.huggingface.fsdp_row import CONFIG
 from tunec.targets.huggingface.model import DTYPES
+from tunec.targets.ms_swift.fsdp import KEY as FSDP_KEY
+from tunec.targets.ms_swift.fsdp import held
 from tunec.targets.ms_swift.packages import TRAINER
 from tunec.targets.read_only import observed
 from tunec.targets.rows import recomputes_layers, row
@@ -114,6 +118,12 @@ _VARIANT: Final = "activation_checkpointing.reentrant"
 _KEY: Final = "gradient_checkpointing"
 
 
+def _recomputed(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Whether layers are recomputed, by the model or by FSDP."""
+    by_fsdp = held(found).get(CONFIG, {}).get("activation_checkpointing") is True
+    return {_MODE: "layer" if by_fsdp or found.get(_KEY, True) else "none"}
+
+
 CHECKPOINTING: Final = (
     fixed("activation_checkpointing.segment", 1, f"{_RECOMPUTES}: a layer by itself"),
     fixed("activation_checkpointing.gap", 0, f"{_RECOMPUTES}: every layer"),
@@ -123,12 +133,20 @@ CHECKPOINTING: Final = (
         source=f"{_RECOMPUTES}: only FSDP's own moves activations",
     ),
     row(
-        (_KEY,),
+        (_KEY, FSDP_KEY),
         (_MODE,),
         lambda plan: {_KEY: recomputes_layers(plan)},
-        lambda found: {_MODE: "layer" if found[_KEY] else "none"},
+        _recomputed,
         "ms-swift 4.0.4 to 4.6.0 trainers/arguments.py `TrainArgumentsMixin`",
         absent={_MODE: "layer"},
+        when=lambda plan: not recomputes_by_fsdp(plan),
+    ),
+    constant(
+        _KEY,
+        value=False,
+        source="ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `_check_fsdp2_compatibility`: beside "
+        "FSDP's own it is turned off",
+        when=recomputes_by_fsdp,
     ),
     row(
         (f"{_KEY}_kwargs.use_reentrant",),
@@ -137,6 +155,6 @@ CHECKPOINTING: Final = (
         lambda found: {_VARIANT: found[f"{_KEY}_kwargs.use_reentrant"]},
         "ms-swift 4.0.4 to 4.6.0 trainers/mixin.py `_fix_gradient_checkpointing`: absent it is off "
         "for several processes without an engine that shards",
-        when=recomputes_layers,
+        when=recomputes,
     ),
 )

@@ -238,6 +238,7 @@ LEAVES: Final = (
     *grpo.LEAVES,
     gone("load_from_cache_file", _DATA, "`datasets` reuses what its cache holds"),
     gone("download_mode", _DATA, "`datasets` reuses what its cache holds"),
+    gone("model_type", _MODEL, "the model's own config names its class"),
     gone("check_model", _MODEL, "the files of a model are not compared with its hub's"),
     gone("use_hf", _DATA, "models and data are those of Hugging Face's hub"),
     gone("add_version", "ms-swift arguments/base_args/base_args.py", "the output has no number"),

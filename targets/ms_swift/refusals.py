@@ -73,11 +73,12 @@ REFUSALS: Final = (
     *(_unknown(since, until) for since, until in _EACH),
     Refusal(
         ("parallel.engine",),
-        "its files for FSDP 2 are not written",
+        "it puts whole weights on each device before FSDP shards them",
         lambda plan: plan.parallel.engine == "fsdp",
-        "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `_init_fsdp`: a file of its own that holds "
-        "`fsdp` and `fsdp_config`",
-        "set `engine: deepspeed` or `engine: ddp`",
+        "ms-swift 4.0.4 to 4.3.2 model/utils.py `get_default_device_map`; 4.6.0 "
+        "arguments/sft_args.py `_init_fsdp`",
+        "take ms-swift 4.6, or set `engine: deepspeed`",
+        until="4.6",
     ),
     Refusal(
         ("objective.rewards",),

@@ -25,6 +25,7 @@ from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.ms_swift.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.ms_swift.arithmetic import CHECKPOINTING, PRECISION
+from tunec.targets.ms_swift.fsdp import FSDP
 from tunec.targets.ms_swift.migration import CARRIES, LEAVES, TAKES, foreign
 from tunec.targets.ms_swift.model import DATA, MODEL, OBJECTIVE
 from tunec.targets.ms_swift.models import imports
@@ -126,6 +127,7 @@ CONFIG: Final = File(
         *QUANTIZATION,
         *PRECISION,
         *CHECKPOINTING,
+        *FSDP,
         *TRAINING,
     ),
     recognise=_is_ms_swift,

@@ -21,7 +21,9 @@ from tunec.compiler.verify.delivery import document
 from tunec.schemas.data_paths import chosen
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.reader import PACKAGE as ENGINE
+from tunec.targets.huggingface.fsdp_row import CONFIG
 from tunec.targets.huggingface.verify import SECONDS, auto_programs, derived_facts, run_of, settled
+from tunec.targets.ms_swift.fsdp import KEY as FSDP
 from tunec.targets.ms_swift.model import limited_name
 from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, by_rlhf
 
@@ -94,7 +96,8 @@ def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     written, values = _written(case), dict(answer["values"])
     engine = {"deepspeed": written["deepspeed"]} if values.get("deepspeed") else {}
     own = {_PLUGINS: _plugins(case)} if values.get(_PLUGINS) == [*_PLUGIN] else {}
-    found = {**settled(case, values), **values, **engine, **own}
+    sharded = {FSDP: {key: values[key] for key in (FSDP, CONFIG)}} if values.get(FSDP) else {}
+    found = {**settled(case, values), **values, **engine, **own, **sharded}
     return TranslatedAnswer(
         values=found,
         facts=(*derived_facts(case.plan, answer["derived"]), *_data(case, answer["sets"])),

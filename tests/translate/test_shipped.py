@@ -36,7 +36,7 @@ LEAST = {"axolotl": (200, 0.75, 0.9), "llamafactory": (45, 0.4, 0.8)} | {
 """How many examples there are at least, the share of them, and of those of a planned kind."""
 DIRECT = {
     ("axolotl", "llamafactory"): 115,
-    ("axolotl", "ms-swift"): 118,
+    ("axolotl", "ms-swift"): 137,
     ("llamafactory", "axolotl"): 15,
     ("llamafactory", "ms-swift"): 20,
 }

@@ -41,6 +41,7 @@ class Trainer:
 
 SUPERVISED, PREFERENCE = "openrlhf.cli.train_sft", "openrlhf.cli.train_dpo"
 SEEN = {name for name, spec in specs_of("unsloth").items() if "images" in spec["data"]}
+SHARDED = {name for name, spec in specs_of("ms_swift").items() if spec.get("engine") == "fsdp"}
 TRAINERS = {
     # liger's plugin imports more than the validator in 0.13.2, and is left out silently
     "axolotl": Trainer(
@@ -53,7 +54,11 @@ TRAINERS = {
         {PARSER: 30, "llamafactory get_dataset_list": 2},
         {"0.9.4": {"packed"}},
     ),
-    "ms_swift": Trainer("ms-swift", ms_swift.RELEASES, {SWIFT: 46}),
+    # before 4.6 it puts whole weights on each device, so no plan shards them by FSDP
+    "ms_swift": Trainer(
+        *("ms-swift", ms_swift.RELEASES, {SWIFT: 46}),
+        dict.fromkeys(ms_swift.RELEASES[:-1], SHARDED),
+    ),
     # 0.5.0 recomputes otherwise
     "nemo_automodel": Trainer(
         "nemo-automodel", nemo_automodel.RELEASES, {RECIPE: 38}, {"0.5.0": {"recomputed"}}
