@@ -14,6 +14,8 @@ from tunec.compiler.lsp import dialect
 from tunec.compiler.lsp.analysis import Analysis
 from tunec.schemas.hardware.catalogue import UnknownName as UnknownHardware
 from tunec.schemas.hardware.catalogue import cluster, device
+from tunec.schemas.hardware.families import FILE as FAMILIES
+from tunec.schemas.hardware.families import sized_names
 from tunec.schemas.models.catalogue import UnknownName as UnknownModel
 from tunec.schemas.models.catalogue import card
 from tunec.schemas.source import Span
@@ -78,6 +80,8 @@ def _cluster(found: Any) -> Path | None:
     own = _there(_SCHEMAS / "hardware" / "clusters" / f"{found.name}.yaml")
     if own is not None:
         return own
+    if found.name in sized_names():
+        return FAMILIES
     group = found.nodes[0].accelerators[0]
     return _there(_SCHEMAS / "hardware" / "devices" / f"{group.device}.yaml")
 

@@ -1,10 +1,11 @@
 """The hardware catalogue: devices and clusters by name, each read from its own file, once.
 
-Besides the files in `clusters/`, two forms of name are built when asked for:
+Besides the files in `clusters/` and the rows of `families.yaml`, two forms of name are built when
+asked for:
 
 - `<device>-x<N>` and `<device>-x<N>-n<M>`: N devices on each of M nodes, whose host and network are
   assumed to be those of the device's `machine` in `machines.yaml`, as the cluster's notes say;
-- `<cluster>-n<M>`: M nodes of a one-node cluster that has a file.
+- `<cluster>-n<M>`: M nodes of a one-node cluster that has a file or a row.
 
 `8x V100 32G`, `8 V100 32GB`, `V100-32G:8` and `V100 32GBx8`, as people write it, are `v100-32g-x8`.
 
@@ -16,15 +17,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import Field
-
 from tunec.schemas.caches import cached
 from tunec.schemas.entries import BrokenEntry, heads, listed, names_in, read_entry, read_file
-from tunec.schemas.hardware.profile import Cluster, Device, Link, Network
+from tunec.schemas.hardware.families import sized, sized_names
+from tunec.schemas.hardware.machines import Machine, Machines
+from tunec.schemas.hardware.profile import Cluster, Device, Link
 from tunec.schemas.hardware.shared_facts import completed
-from tunec.schemas.shape import Shape
 from tunec.schemas.source import Path as Place
-from tunec.schemas.units import Bytes, Rate
 
 _HERE: Final = Path(__file__).parent
 _DEVICES: Final = _HERE / "devices"
@@ -39,6 +38,8 @@ _BREAKS: Final = re.compile(r"[\s._-]+")
 _GIGABYTES: Final = re.compile(r"^(\d+)gi?b$")
 _DERIVED: Final = re.compile(r"(.+?)(?:[-\s]x ?([1-9]\d{0,2}))?(?:[-\s]n ?([1-9]\d{0,4}))?")
 """A name built from a device or a cluster: the base, up to 999 devices a node, 99,999 nodes."""
+_NUMBER: Final = re.compile(r"\d{3,}")
+"""What tells a maker's models apart: `4080`."""
 _NEGATIVE: Final = re.compile(r"-[xn]-\d")
 """`p100-x-1` requests less than one device, and is not a spelling of `p100-x1`."""
 _COUNTED: Final = re.compile(r"([1-9]\d{0,2})(?: ?[x*] ?| +)([a-z0-9].*)")
@@ -76,6 +77,25 @@ def no_account_of(what: str) -> str:
     return f"tunec accounts for the memory of NVIDIA, AMD, Gaudi and Ascend devices, not of {what}"
 
 
+def as_another(name: str, memory: str) -> str:
+    """What a cluster's file says of a device that has no file: another one, with its own memory."""
+    group = f"{{device: {name}, memory: {memory}}}"
+    return f"nodes: [{{accelerators: [{group}], host: {{memory: 64GiB, cores: 8}}}}]"
+
+
+def _most_alike(asked: str, known: Sequence[str]) -> Sequence[str]:
+    """Similar names, only those of the same model where there are any: `4080` of `4080-supr`."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(asked, known, n=30)
+    numbers = set(_NUMBER.findall(asked))
+    return [word for word in found if numbers & set(_NUMBER.findall(word))] or found
+
+
+def _hyphened(name: str) -> str:
+    return re.sub(r"\s+", "-", _behind(name.strip().lower()))
+
+
 def _stem(name: str) -> str:
     """A name without the number of devices and nodes."""
     counted = _COUNTED.fullmatch(name)
@@ -97,8 +117,6 @@ class UnknownName(KeyError):
     @property
     def near(self) -> tuple[str, ...]:
         """The known names most similar to this one, best first, each in one spelling."""
-        from difflib import get_close_matches
-
         if unsupported(self.name) is not None:
             return ()
         if self.uncounted is not None:
@@ -111,9 +129,15 @@ class UnknownName(KeyError):
         longer = [
             each for each in self.known if len(asked) > 3 and _spelled(each).startswith(asked)
         ]
-        found = longer or get_close_matches(self.name.lower(), self.known, n=9)
+        found = longer or _most_alike(_hyphened(self.name), self.known)
         once = {_spelled(word): word for word in reversed(found)}
         return tuple(dict.fromkeys(word for word in found if word in once.values()))[:3]
+
+    @property
+    def device(self) -> str | None:
+        """The device that is most similar to the one that a name seems to mean."""
+        found = (_device_named(_stem(each)) for each in self.near)
+        return next(filter(None, found), None)
 
     @property
     def uncounted(self) -> str | None:
@@ -131,27 +155,6 @@ class UnknownName(KeyError):
         return f"{self.name!r} is not in the hardware catalogue"
 
 
-class Machine(Shape):
-    """The assumed host of a device of which only the name is given."""
-
-    memory: Bytes
-    """Host RAM for each device."""
-    cores: int = Field(ge=1)
-    """Physical CPU cores for each device."""
-    memory_bandwidth: Rate
-    """Bytes per second of host memory for each device."""
-    network: Network
-    """The network that connects such nodes, for a whole node."""
-    source: str
-    """The machine from which the numbers are taken."""
-
-
-class Machines(Shape):
-    """The file of assumed machines, by the name that a device gives."""
-
-    machines: dict[str, Machine]
-
-
 def device(name: str) -> Device:
     """Return the device of a name, an alias or a driver's device name; raise UnknownName."""
     found = _device_named(name)
@@ -165,8 +168,8 @@ def cluster(name: str) -> Cluster:
     """Return the cluster of a name, from its file or built from its parts; raise UnknownName."""
     if _NEGATIVE.search(name.lower()):
         raise UnknownName(name, _buildable("1", None))
-    own = name.lower()
-    found = own if own in cluster_names() else _cluster_spellings().get(_spelled(name))
+    own = name.lower().removeprefix("standard_")
+    found = own if own in names_in(_CLUSTERS) else _cluster_spellings().get(_spelled(own))
     return _cluster(found) if found else _built(name.strip())
 
 
@@ -176,8 +179,8 @@ def device_names() -> tuple[str, ...]:
 
 
 def cluster_names() -> tuple[str, ...]:
-    """List the clusters that have a file, by name."""
-    return names_in(_CLUSTERS)
+    """List the clusters that have a file or a row of a family, by name."""
+    return _cluster_names()
 
 
 def hardware_names() -> tuple[str, ...]:
@@ -310,7 +313,14 @@ def _device(name: str) -> Device:
 
 
 @cached()
+def _cluster_names() -> tuple[str, ...]:
+    return tuple(sorted((*names_in(_CLUSTERS), *sized_names())))
+
+
+@cached()
 def _cluster(name: str) -> Cluster:
+    if name not in names_in(_CLUSTERS):
+        return sized(name)
     found = read_entry(_CLUSTERS, name, Cluster)
     for n, node in enumerate(found.nodes):
         for a, group in enumerate(node.accelerators):

@@ -41,13 +41,17 @@ def test_specs(tmp_path, specs, expected):
     assert names(select(file))[0] == expected
 
 
+G7E_FROM_48 = ("g7e.48xlarge", "g7e.4xlarge", "g7e.8xlarge")
+G2_FROM_12 = [f"g2-standard-{cores}" for cores in (12, 16, 24, 32, 48, 96)]
+
+
 @pytest.mark.parametrize(
     ("clusters", "expected"),
     [
         ("p4d.24xlarge", ["p4d.24xlarge"]),
-        ("[g5.*]", ["g5.12xlarge", "g5.2xlarge", "g5.48xlarge"]),
-        ("{include: g5.*, exclude: '*.48xlarge'}", ["g5.12xlarge", "g5.2xlarge"]),
-        ("{include: '*', labels: {cloud: gcp}, exclude: a*}", ["g2-standard-96"]),
+        ("[g7e.*]", ["g7e.12xlarge", "g7e.24xlarge", "g7e.2xlarge", *G7E_FROM_48]),
+        ("{include: p5*, exclude: '*.48xlarge'}", ["p5.4xlarge"]),
+        ("{include: '*', labels: {cloud: gcp}, exclude: [a*, g2-standard-?]}", G2_FROM_12),
         ("t4-x*", ["t4-x1", "t4-x2", "t4-x4", "t4-x8"]),
     ],
 )

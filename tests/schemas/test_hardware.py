@@ -242,12 +242,22 @@ class TestNames:
             ("a101-80g-x8", "a100-80g-x8"),
             ("a101-80g-x8-n2", "a100-80g-x8-n2"),
             ("a100-80g-x0", "a100-80g-x1"),
+            ("rtx-4085-super-x1", "rtx-4080-super-x1"),
+            ("1x RTX 3050", "rtx-3090-x1"),
+            ("rx-7900-gre-x2", "rx-7900-xtx-x2"),
+            ("g5.3xlarge", "g5.8xlarge"),
         ],
     )
     def test_unknown_cluster_lists_near_ones(self, word: str, near: str) -> None:
         with pytest.raises(UnknownName) as caught:
             cluster(word)
         assert near in caught.value.near
+
+    def test_only_models_of_one_number_are_near_if_there_are_any(self) -> None:
+        with pytest.raises(UnknownName) as caught:
+            cluster("rtx-5060-8g-x1")
+        assert caught.value.device == "rtx-5060-ti-16g"
+        assert all("5060" in each for each in caught.value.near)
 
     @pytest.mark.parametrize("name", DEVICES)
     def test_a_device_without_a_number_is_offered_by_one_and_by_eight(self, name: str) -> None:
@@ -311,7 +321,8 @@ class TestLaziness:
 
     def test_a_built_cluster_reads_its_device_and_the_machines(self, opened: list[str]) -> None:
         cluster("h100-sxm-x8")
-        assert opened == ["devices/h100-sxm.yaml", "shared.yaml", "machines.yaml"]
+        known = ["families.yaml", "devices/h100-sxm.yaml", "shared.yaml", "machines.yaml"]
+        assert opened == known
 
     def test_each_file_is_read_once(self, opened: list[str]) -> None:
         assert device("p100-pcie-16g") is device("P100-PCIE-16G")

@@ -104,6 +104,7 @@ WITHOUT_AMERICAN_ON_DEMAND = {
     "a4x-maxgpu-4g-metal": "no list has it",
     "nd128isr-gb300-v6": "no list has it",
     "p3.16xlarge-p4d.24xlarge": "two kinds of machines",
+    "p5e.48xlarge": "no list has it",
     "p6e-gb200.36xlarge": "no list has it",
 }
 
@@ -113,7 +114,7 @@ def own(**rows):
 
 
 def test_there_are_lists_of_the_large_providers():
-    assert set(providers(LISTS)) == {"aws", "azure", "gcp", "lambda"}
+    assert set(providers(LISTS)) == {"aws", "azure", "gcp", "lambda", "oci"}
 
 
 @pytest.mark.parametrize("each", LISTS, ids=lambda each: f"{each.provider}-{each.dated}")
