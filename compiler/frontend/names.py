@@ -1,9 +1,10 @@
 """Names in a spec that refer to something: models, hardware, devices, targets, versions."""
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -25,6 +26,9 @@ from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.models.published_form import published_in
 from tunec.schemas.source import Path as Place
 from tunec.schemas.source import Span
+
+if TYPE_CHECKING:
+    from tunec.schemas.hardware.catalogue import UnknownName
 
 
 class File(Struct, frozen=True):
@@ -197,23 +201,39 @@ def _catalogue_cluster(name: str, tree: Node, project: Project) -> ResolvedName:
         span = _at(tree, ("hardware",))
         if unknown.uncounted is not None:
             return ResolvedName((_uncounted(name, unknown.near, span),))
-        return ResolvedName((_unknown_hardware(name, unknown.near, span),))
+        return ResolvedName((_unknown_hardware(name, unknown, span),))
 
 
-def _unknown_hardware(name: str, near: tuple[str, ...], span: Span) -> Diagnostic:
-    from tunec.schemas.hardware.catalogue import no_account_of, unsupported
+_SIZE: Final = re.compile(r"(\d+)gi?b?\b")
+"""The memory in a device's name, as in `rtx-3050-6g` and in `1g.10gb` of an A100."""
+_NO_HARDWARE_NEAR: Final = (
+    "`tunec catalog clusters` and `devices` list the known ones, and `tunec probe -o here.yaml` "
+    "writes the file of the machine on which it runs"
+)
+
+
+def _unknown_hardware(name: str, unknown: "UnknownName", span: Span) -> Diagnostic:
+    from tunec.schemas.hardware.catalogue import as_another, no_account_of, unsupported
 
     what = unsupported(name)
     if what is not None:
         return _unsupported(name, no_account_of(what), span, ("hardware",))
+    notes = ["it is a cluster's name, or `<device>-x<devices>[-n<nodes>]`, or a file"]
+    if unknown.device is not None:
+        sizes = _SIZE.findall(name.lower())
+        written = as_another(unknown.device, f"{sizes[-1] if sizes else 12}GiB")
+        notes.append(
+            "a device that is not known is planned as one that is, with its own memory, by a file "
+            f"with `{written}`"
+        )
     return error(
         "E0305",
         f"no hardware is called `{shortened(name)}`",
         span,
         label="not in the catalogue",
         path=("hardware",),
-        notes=("it is a cluster's name, or `<device>-x<devices>[-n<nodes>]`, or a file",),
-        help=did_you_mean(near) or "`tunec catalog clusters` and `devices` list the known ones",
+        notes=tuple(notes),
+        help=did_you_mean(unknown.near) or _NO_HARDWARE_NEAR,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.probe.readings import FIELDS, Readings
-from tunec.schemas.hardware.catalogue import UnknownName, device
+from tunec.schemas.hardware.catalogue import UnknownName, as_another, device
 from tunec.schemas.hardware.profile import Accelerators, Cluster, Device, Host, Link, Node
 from tunec.schemas.units import format_bytes
 
@@ -93,12 +93,19 @@ def _refused(found: Sequence[Board]) -> Iterator[str]:
                 f"device {at} ({board.title}) is split by MIG; nvidia-smi does not list "
                 "the instances: write the cluster by hand, with an instance's `memory`"
             )
-    for title in dict.fromkeys(board.title for board in found):
+    for title, board in {each.title: each for each in found}.items():
         try:
             device(title)
         except UnknownName as unknown:
-            near = f"; nearest: {', '.join(unknown.near)}" if unknown.near else ""
-            yield f"{unknown}{near}"
+            yield f"{unknown}{_by_hand(unknown, board)}"
+
+
+def _by_hand(unknown: UnknownName, board: Board) -> str:
+    """What to write for a board that is not known, if one is similar."""
+    if unknown.device is None:
+        return ""
+    text = as_another(unknown.device, format_bytes(board.memory).replace(" ", ""))
+    return f"; nearest: {', '.join(unknown.near)}; as the first of them: `{text}`"
 
 
 def _groups(found: Sequence[Board], models: Sequence[Device], ram: int) -> Iterator[Accelerators]:

@@ -93,7 +93,9 @@ def _most_alike(asked: str, known: Sequence[str]) -> Sequence[str]:
 
 
 def _hyphened(name: str) -> str:
-    return re.sub(r"\s+", "-", _behind(name.strip().lower()))
+    """A name as the catalogue writes names: `1x NVIDIA RTX 3050` is `rtx-3050-x1`."""
+    words = _behind(name.strip().lower()).split()
+    return "-".join(word for word in words if word not in _SILENT_WORDS)
 
 
 def _stem(name: str) -> str:

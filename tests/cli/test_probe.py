@@ -168,7 +168,10 @@ def test_a_virtual_cpu_that_hides_its_cores():
     ("changes", "reasons"),
     [
         ({"devices": None}, ["nvidia-smi lists no device"]),
-        ({"devices": "NVIDIA H101, GPU-x, 81559, 433, Disabled\n"}, ["'NVIDIA H101' is not in"]),
+        (
+            {"devices": "NVIDIA H101, GPU-x, 81559, 433, Disabled\n"},
+            ["{device: h100-sxm, memory: 79.2GiB}"],
+        ),
         ({"devices": f"{H100}, GPU-x, 81559, 433, Enabled\n"}, ["split by MIG"]),
         (
             {"devices": f"{H100}, GPU-x, 81559, 433, Enabled\nMystery, GPU-y, 1, 0, [N/A]\n"},
