@@ -115,14 +115,21 @@ def _few_of_each(rows: Iterable[Row], most: int) -> Iterator[Row]:
 
 
 def tell_what_remains(name: str, found: Sequence[Row]) -> None:
-    """Print how many of a round's findings are still reported, by severity and verdict."""
-    reported = {place_of(row): row["severity"] for row in found}
+    """Print how many of a round's findings are still reported, by severity and verdict.
+
+    One that has become an error since counts, too.
+    """
+    reported: dict[tuple[Any, ...], set[str]] = {}
+    for row in found:
+        reported.setdefault(place_of(row), set()).add(row["severity"])
     then, now = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for row in judged():
         if row["round"] == name:
             kind = row["severity"], row["verdict"]
             then[kind] += 1
-            now[kind] += reported.get(place_of(row)) == row["severity"]
+            now[kind] += not reported.get(place_of(row), set()).isdisjoint(
+                {row["severity"], "error"}
+            )
     for (severity, verdict), number in sorted(then.items()):
         print(
             f"{name}: {severity}s judged {verdict}: {number}, reported now {now[severity, verdict]}"

@@ -10,7 +10,7 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, shortened
 from tunec.compiler.frontend.software import is_version, meant_program, plain_name
-from tunec.compiler.releases import Package, Releases, parsed
+from tunec.compiler.releases import ANY, Package, Releases, parsed
 from tunec.compiler.target import Target
 from tunec.schemas.caches import cached
 
@@ -82,8 +82,8 @@ class Release(Struct, frozen=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether the release, or a range that contains it, is given."""
-        return self.is_named or bool(self.among)
+        """Whether the release, or a range that contains it, is given; of a commit neither is."""
+        return self.is_named or (bool(self.among) and not self.is_of_commit)
 
     @property
     def candidates(self) -> tuple[Version, ...]:
@@ -94,6 +94,11 @@ class Release(Struct, frozen=True):
     def in_words(self) -> str:
         """The release, or the range, as text."""
         return str(self.pin) if self.among and self.pin is not None else str(self)
+
+    @property
+    def is_of_commit(self) -> bool:
+        """Whether a commit is required, which may be older or newer than every known release."""
+        return not self.is_named and self.pin is not None and ANY in self.pin.ranges
 
     def is_in(self, specifiers: Releases) -> bool | None:
         """Whether the release is in a range; None if neither versions nor keys determine that."""
@@ -226,10 +231,9 @@ def _release(
         except ValueError:  # InvalidVersion is one; so is a number of too many digits
             pass
     pin = pin or environment.pins.get(plain_name(name))
-    usual = package.release(otherwise)
-    return (
-        Release(name, usual, is_named=False) if pin is None else _pinned(name, pin, package, usual)
-    )
+    if pin is None:
+        return Release(name, package.release(otherwise), is_named=False)
+    return _pinned(name, pin, package, package.release(otherwise))
 
 
 def _pinned(name: str, pin: Pin, package: Package, usual: Version) -> Release:
@@ -246,9 +250,8 @@ def _pinned(name: str, pin: Pin, package: Package, usual: Version) -> Release:
 
 def _whole(text: str) -> Version:
     """The release that pip installs for `==4.44`: 4.44.0, and not the newest 4.44."""
-    return Version(
-        f"{text}.0" if text.count(".") == 1 and text.replace(".", "").isdigit() else text
-    )
+    is_minor = text.count(".") == 1 and text.replace(".", "").isdigit()
+    return Version(f"{text}.0" if is_minor else text)
 
 
 class Unusable(ValueError):
@@ -285,8 +288,7 @@ def environment_of(
     named = [each.partition("@") for each in readers]
     by_reader = {_target(name, targets).package: v for name, _, v in named if v}
     cluster = _cluster(hardware)
-    own = dict(cluster.software) if cluster else {}
-    given = {**own, **by_reader, **(software or {})}
+    given = {**(cluster.software if cluster else {}), **by_reader, **(software or {})}
     pins = {name: pin for name, text in given.items() if (pin := pin_of(name, text)) is not None}
     versions = {name: text for name, text in given.items() if name not in pins}
     _check_versions(versions)
@@ -315,8 +317,7 @@ def _target(name: str, targets: Mapping[str, Target]) -> Target:
 
 def pin_of(package: str, text: str) -> Pin | None:
     """The pin for a text with bounds; None if the text is a version."""
-    bounds = Releases(text) if text[:1] in tuple("<>=!~") else None
-    return Pin(package, (bounds,), "--software") if bounds is not None else None
+    return Pin(package, (Releases(text),), "--software") if text[:1] in tuple("<>=!~") else None
 
 
 def package_of(targets: Mapping[str, Target], name: str) -> Package | None:

@@ -123,7 +123,7 @@ def unless_settled(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Di
         if each.file in unread or (unread and each.id in _OF_ENGINE) or (is_off and is_lost):
             yield replace(each, severity="note")
             continue
-        if _is_asked_first(run, each) or _is_of_own_loop(run, each):
+        if _is_asked_first(run, each) or _is_of_own_loop(run, each) or _is_apart(run, each):
             continue
         pattern = _SETTLED.get(each.id)
         text = None if pattern is None else _settling(run, each)
@@ -163,6 +163,21 @@ def _is_of_own_loop(run: LintContext, found: Diagnostic) -> bool:
     text = "\n".join(_texts_of(run, found)) or run.own.every_text
     made = frozenset(_MADE.findall(text))
     return bool(made) and made <= _own_classes(text) and _TAKEN.search(text) is None
+
+
+_OF_BOTH: Final = frozenset(
+    {"deepspeed-and-trainer-differ", "scheduler-overridden", "optimizer-overridden"}
+)
+"""Rules about a DeepSpeed file that the Trainer gets."""
+_INITIALIZES: Final = re.compile(r"\bdeepspeed\.initialize\(")
+
+
+def _is_apart(run: LintContext, found: Diagnostic) -> bool:
+    """Whether a program hands the file to DeepSpeed itself, and no command to the Trainer."""
+    if found.id not in _OF_BOTH or run.hides("trainer", "deepspeed"):
+        return False
+    is_given = run.said("trainer", "deepspeed") or any(run.each("accelerate", _FILE))
+    return not is_given and any(map(_INITIALIZES.search, _texts_of(run, found)))
 
 
 _BELOW: Final = re.compile(r"(?m)^class (\w+)\(\s*(\w+)\s*\):")

@@ -138,7 +138,18 @@ class Repository(Struct, frozen=True):
             for around in self.reach.folders(folder / "_"):
                 for package, pin in self._of(around, folder / "_").items():
                     found.setdefault(package, pin)
+        if "trl" in found and self._is_of_others(found["trl"], every):
+            del found["trl"]
         return {**found, **_beside_transformers(found)}
+
+    def _is_of_others(self, pin: Pin, files: Iterable[Path]) -> bool:
+        """Whether a README's line is for other scripts: its TRL lacks a class that one imports."""
+        bounds = (bound for each in pin.ranges for bound in each.bounds if bound[0] not in _OPEN)
+        is_old = any(parsed(version) <= _FIRST_CONFIG for _, version in bounds)
+        if not is_old or not Path(pin.where).name.startswith("README"):
+            return False
+        texts = (self._text(each, each) for each in files if each.suffix == ".py")
+        return any(_CONFIG.search(text) for text in texts if text)
 
     def _of(self, folder: Path, by: Path) -> Mapping[str, Pin]:
         if folder not in self.folders:
@@ -182,6 +193,10 @@ class Repository(Struct, frozen=True):
             return None
 
 
+_OPEN: Final = (">", ">=", "!=")
+_FIRST_CONFIG: Final = parsed("0.9.2")
+_CONFIG: Final = re.compile(r"from trl import [^#]*?\bSFTConfig\b")
+"""trl 0.8.6 has no SFTConfig, and 0.9.2 has it."""
 _COLAB: Final = re.compile(r'"colab"\s*:')
 _INSTALLS: Final = re.compile(r"pip3? install[^\n]*(?:-r|-e|--requirement|--editable)\b|git clone")
 """How a notebook installs the project that it lies in."""
@@ -284,6 +299,10 @@ _LIBRARIES: Final = (
 _NAMED_SO: Final = re.compile(
     rf"""(?m)\bname\s*=\s*(["']?)(?:\w+[-_])?(?:{"|".join(_LIBRARIES)})\1\s*(?:$|,|\))"""
 )
+_BROUGHT: Final = frozenset(
+    {"vendor", "vendored", "third_party", "thirdparty", "3rdparty", "third-party"}
+)
+"""Folders of what others wrote; what lies in them has a folder of its own."""
 _SHOWN: Final = ("examples", "recipes", "tests", "benchmarks", "docs")
 """Folders of a library's repository that its users do not run."""
 _BUILT: Final = "build/lib/"
@@ -309,6 +328,7 @@ def copy_of(file: Path, roots: Sequence[Path]) -> Path | None:
         is_package = folder.name in _LIBRARIES and (folder / "__init__.py").is_file()
         if (
             is_package
+            or folder.parent.name in _BROUGHT
             or below.startswith(_BUILT)
             or (below.partition("/")[0] in _SHOWN and _names_itself(folder))
         ):

@@ -13,8 +13,7 @@ from tunec.compiler.frontend.python_calls import is_python_text
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.edits import apply
-from tunec.compiler.lints.environment import Release, split_requirement
-from tunec.compiler.releases import ANY
+from tunec.compiler.lints.environment import split_requirement
 from tunec.schemas.source import Span
 
 Consequence = Literal[
@@ -307,7 +306,7 @@ def _known_from(rule: Rule, told: tuple[str, ...], run: LintContext) -> Iterator
 
 def _is_of_commit(rule: Rule, run: LintContext) -> bool:
     """Whether the repository pins one of the rule's consumers to a commit of unknown release."""
-    return any(is_commit(run.release(split_requirement(each)[0])) for each in rule.consumers)
+    return any(run.release(split_requirement(each)[0]).is_of_commit for each in rule.consumers)
 
 
 _BY_VERSION: Final = ("parse", "load")
@@ -318,11 +317,6 @@ def _is_of_own_version(rule: Rule, run: LintContext) -> bool:
     """Whether the repository installs its own version of one of the rule's consumers."""
     found = (run.releases.get(split_requirement(each)[0]) for each in rule.consumers)
     return any(each is not None and each.pin is not None and each.pin.is_own for each in found)
-
-
-def is_commit(release: Release) -> bool:
-    """Whether a commit, whose release is unknown, is required."""
-    return release.pin is not None and ANY in release.pin.ranges
 
 
 def _assumed(rule: Rule, run: LintContext) -> str | None:

@@ -60,6 +60,7 @@ READ_BY_ITSELF: Final = Reason(
 TEMPLATE: Final = Reason(
     "much of the file is left empty, as a template's: what fills it is not known"
 )
+FILLED_IN: Final = Reason("a word stands for a value, as in a template: what fills it is not known")
 OWN_VERL: Final = Reason("this repository has a verl of its own, which may read it otherwise")
 OWN_COPY: Final = Reason(
     "this repository has a copy of the program, which may differ from every release"
@@ -78,6 +79,10 @@ AS_TEXT: Final = Reason("a script of this repository gives each value to its par
 READER_TAKEN: Final = Reason(
     "the program that reads it is the repository's own, and not known to pass it on as it is",
     *_ONE_LOWER,
+)
+
+PROGRAM_GONE: Final = Reason(
+    "the folder of the program that it starts is here, and the program is not: nothing starts"
 )
 
 # ── whether it is reached as it is written ────────────────────────────────────────────────────────

@@ -27,10 +27,12 @@ from tunec.compiler.lints.own_source import texts_below, without_remarks
 from tunec.compiler.lints.python_runs import is_reached
 from tunec.compiler.lints.repository import copy_of, is_top
 from tunec.compiler.lints.suppression import (
+    FILLED_IN,
     IN_TEXT,
     NO_READER,
     OF_A_COPY,
     OF_TESTS,
+    PROGRAM_GONE,
     READER_TAKEN,
     SET_BESIDE,
     UNNAMED,
@@ -106,8 +108,26 @@ class Mentions(Struct, frozen=True, dict=True):
         if copy is None:
             return False
         within = "" if is_top(copy, self.roots) else f"{copy.as_posix()}/"
-        named = (path for path in self._naming(file) if not (within and path.startswith(within)))
+        named = [path for path in self._naming(file) if not (within and path.startswith(within))]
+        if within and self._is_common(file):
+            end = "/".join(PurePosixPath(file).parts[-2:])
+            named = [path for path, text in self._texts if path in named and end in text]
         return not any(_is_program(path) or within for path in named)
+
+    def _is_common(self, file: str) -> bool:
+        """Whether several files have the name: who says the name may mean another of them."""
+        end = f"/{PurePosixPath(file).name}"
+        return sum(path.endswith(end) for path, _ in self._texts) > 1
+
+    def line_of(self, found: Diagnostic) -> str:
+        """The line at which a finding begins."""
+        span = found.span
+        if span is None:
+            return ""
+        path = Path(span.file).resolve().as_posix()
+        text = next((text for each, text in self._whole if each == path), "")
+        lines = text.splitlines()
+        return lines[span.line - 1] if span.line <= len(lines) else ""
 
     def programs_naming(self, file: str) -> list[str]:
         """The texts of programs that have the name of a file."""
@@ -202,6 +222,8 @@ class Witness(Struct, frozen=True, dict=True):
 
     def against(self, found: Diagnostic) -> Iterator[Reason]:
         """The reasons against a finding, at most one for each premise."""
+        if found.id == _NOT_JSON and _TEMPLATE.search(self.mentions.line_of(found)):
+            yield FILLED_IN
         uses = (self._use(each) for each in _files(found) if each in self.files)
         reasons = [each for each in uses if each is not None]
         yield from sorted(reasons, key=lambda each: each.error != "note")[:1]
@@ -241,6 +263,8 @@ class Witness(Struct, frozen=True, dict=True):
             sources = [
                 each for name in programs_at(run, found) for each in run.own.sources_of(name)
             ]
+            if any(_is_gone(run, name) for name in programs_at(run, found)):
+                return PROGRAM_GONE
             is_known = any(map(OF_TRAINER.search, sources))
             missing = any(name.endswith(".py") for name in programs_at(run, found))
             return READER_TAKEN if not is_known and (sources or missing) else None
@@ -304,6 +328,9 @@ class Witness(Struct, frozen=True, dict=True):
         return {name: mine for name, mine in kinds.items() if mine}
 
 
+_NOT_JSON: Final = "E0105"
+_TEMPLATE: Final = re.compile(r":\s*(?:[A-Z][A-Z0-9_]+|<[^<>]+>|\{\{.*\}\}|\$\{?\w+\}?)\s*,?\s*$")
+"""A value that a program puts in before the file is read."""
 _OF_PROGRAMS: Final = frozenset({"hf", *TRL})
 """Kinds of config that a program of the user's own reads."""
 _PARSERS: Final = re.compile(r"HfArgumentParser|TrlParser|H4ArgumentParser")
@@ -312,6 +339,13 @@ _TRL: Final = re.compile(r"\btrl +(?:sft|dpo|kto|grpo|reward|rloo) ")
 _DEEPSPEED: Final = {"deepspeed"}
 _ENGINES: Final = frozenset({"accelerate", "bash", "deepspeed", "nccl", "slurm", "torch"})
 """What reads its file or its command itself, whichever program is started."""
+
+
+def _is_gone(run: LintContext, program: str) -> bool:
+    """Whether a program is not here any more: its folder is, and has other files."""
+    folder = PurePosixPath(program).parent.as_posix()
+    is_path = program.endswith(".py") and not program.startswith(("/", "~")) and folder != "."
+    return is_path and run.own.lacks_program(program) and run.own.has_folder(folder)
 
 
 def _is_of_engines(name: str) -> bool:

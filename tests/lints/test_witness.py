@@ -112,6 +112,15 @@ OTHER = "examples/train_lora/run.yaml"
         (f"lib/{EXTRA}", "lib/pyproject.toml", "", "note"),
         (EXTRA, "elsewhere/setup.cfg", f"llamafactory-cli train {EXTRA}\n", "error"),
         ("lavis/projects/run.yaml", f"lavis{PACKS}", "", "note"),
+        ("vendor/other/run.yaml", "elsewhere/setup.cfg", "", "note"),
+        (
+            "vendor/other/run.yaml",
+            "elsewhere/setup.cfg",
+            "llamafactory-cli train vendor/other/run.yaml\n",
+            "error",
+        ),
+        (EXTRA, "setup.cfg", "llamafactory-cli train own/run.yaml\n", "error"),
+        (f"lib/{EXTRA}", "lib/setup.cfg", "llamafactory-cli train run.yaml\n", "error"),
     ],
 )
 def test_what_a_copy_of_a_library_brings_is_a_note_unless_a_script_names_it(
@@ -203,6 +212,13 @@ LAUNCHER = (
         ("bf16: {enabled: true}", "note"),
         ("fp16: {enabled: false}", "note"),
         ("fp16: {enabled: true}", "error"),
+        ("overlap_comm: false", "note"),
+        ("overlap_comm: true", "warning"),
+        ("sub_group_size: 1e9", "note"),
+        ("sub_group_size: 1e8", "warning"),
+        ("stage3_gather_16bit_weights_on_model_save: false", "note"),
+        ("stage3_gather_16bit_weights_on_model_save: true", "warning"),
+        ("activation_checkpointing: {cpu_checkpointing: true}", "note"),
     ],
 )
 def test_a_key_that_is_not_read_and_asks_for_nothing_is_a_note(
@@ -260,6 +276,14 @@ def test_a_program_before_llama_factory_reads_its_flags_otherwise(
     assert [level for level, _ in told(path, "option-of-another-choice")] == [expected]
 
 
+@pytest.mark.parametrize(("beside", "expected"), [("src", "note"), ("lib", "warning")])
+def test_a_program_that_has_left_its_folder_is_started_by_nothing(
+    beside: str, expected: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, {f"{beside}/train.py": "import llamafactory\n", "run.sh": OLDER})
+    assert [level for level, _ in told(path, "option-of-another-choice")] == [expected]
+
+
 RECORD = "fsdp: ''\nfsdp_config:\n  min_num_params: {least}\n  xla: false\n"
 
 
@@ -296,6 +320,83 @@ def test_the_weakest_premise_decides_and_two_leave_a_note(
     }
     path = written(tmp_path, {"sft.yaml": f"{SFT}packing: 'no'\n", **trained})
     assert [level for level, _ in told(path, "boolean-as-text")] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("GLOBAL", "note"), ("<size>", "note"), ("eight", "error")]
+)
+def test_a_word_that_stands_for_a_value_is_filled_in(
+    value: str, expected: str, tmp_path: Path
+) -> None:
+    text = f'{{\n "train_batch_size": {value},\n "zero_optimization": {{"stage": 2}}\n}}\n'
+    path = written(tmp_path, {"ds.json": text, "run.sh": "deepspeed x.py --deepspeed ds.json\n"})
+    assert [level for level, _ in told(path, "E0105")] == [expected]
+
+
+GETS = "from transformers import Trainer\nimport deepspeed\n"
+HANDS = "deepspeed.initialize(model=1, config='ds.json')\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "flag", "expected"),
+    [
+        (HANDS, "", []),
+        (HANDS, " --deepspeed ds.json", ["error"]),
+        ("Trainer(1)\n", " --deepspeed ds.json", ["error"]),
+    ],
+)
+def test_what_a_program_hands_to_deepspeed_itself_is_compared_with_nothing(
+    text: str, flag: str, expected: list[str], tmp_path: Path
+) -> None:
+    files = {
+        "ds.json": '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}',
+        "run.sh": f"python train.py --output_dir o --per_device_train_batch_size 8 --bf16{flag}\n",
+        "train.py": f"{GETS}{text}",
+    }
+    levels = [level for level, _ in told(written(tmp_path, files), "deepspeed-and-trainer-differ")]
+    assert levels == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ('dataset_text_field="text"', "note"),
+        ('dataset_text_field="body"', "warning"),
+        ("packing=False", "note"),
+        ("packing=True", "warning"),
+        ("max_seq_length=512", "note"),
+        ("max_seq_length=256", "warning"),
+    ],
+)
+def test_a_dropped_argument_that_asks_for_what_is_so_is_a_note(
+    call: str, expected: str, tmp_path: Path
+) -> None:
+    text = (
+        "from unsloth import FastLanguageModel\nfrom trl import SFTConfig, SFTTrainer\n"
+        'model, _ = FastLanguageModel.from_pretrained("a/b", max_seq_length=512)\n'
+        f'SFTTrainer(model=model, args=SFTConfig(output_dir="o"), {call}).train()\n'
+    )
+    pins = "unsloth==2025.12.10\ntrl==0.24.0\n"
+    files = {"train.py": text, "run.sh": "python train.py\n", "requirements.txt": pins}
+    assert [e for e, _ in told(written(tmp_path, files), "trainer-argument-moved")] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("pin", "readme", "expected"),
+    [
+        ("trl<0.9.0", "", ["error"]),
+        ("", 'pip install "trl<0.9.0"\n', []),
+        ("trl @ git+https://github.com/huggingface/trl@4f3c2a1b9d", "", []),
+    ],
+)
+def test_a_release_that_lacks_what_a_script_imports_is_another_script_s(
+    pin: str, readme: str, expected: list[str], tmp_path: Path
+) -> None:
+    text = 'from trl import SFTConfig\nSFTConfig(output_dir="o", max_length=9, packing=False)\n'
+    files = {"train.py": text, "run.sh": "python train.py\n", "README.md": readme}
+    path = written(tmp_path, {**files, "requirements.txt": pin})
+    levels = [level for level, _ in told(path, "field-of-another-release")]
+    assert levels == expected
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, sh
 from tunec.compiler.lints.checks.keys.names import is_near
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.effective import default_of
 from tunec.compiler.lints.facts.known_keys import (
     DEEPSPEED_RELEASES,
     around,
@@ -45,7 +47,7 @@ def key_of_none(run: LintContext) -> Iterator[Finding]:
                 if not is_near(name, free):
                     yield _refused(place, name)
             elif holder in _BLOCKS and name not in _keys_of(run, holder, here):
-                yield _ignored(document, place, holder, name)
+                yield _ignored(run, document, place)
 
 
 def _is_elsewhere(document: Document) -> bool:
@@ -84,21 +86,27 @@ _AS_EVER: Final[Mapping[str, Callable[[Any], bool]]] = {
     "fsdp": lambda value: value == "full_shard",
     "limit_all_gathers": lambda value: value is True,
     "steps_per_print": lambda _value: True,
-    "wall_clock_breakdown": lambda value: value is False,
+    "activation_checkpointing": lambda _value: True,
 }
 """Keys whose loss changes nothing at these values: accelerate 0.30.1 to 1.15.0 commands/launch.py
 `--fsdp_sharding_strategy` and utils/dataclasses.py `FullyShardedDataParallelPlugin`,
-`DeepSpeedPlugin.__post_init__`, which puts an infinity in place of steps_per_print."""
+`DeepSpeedPlugin.__post_init__`, which puts an infinity in place of steps_per_print. DeepSpeed's own
+checkpointing is called by models alone (runtime/activation_checkpointing `checkpoint`), and by none
+of transformers."""
+_ALIASES: Final = {"stage3_gather_16bit_weights_on_model_save": "zero3_save_16bit_model"}
+"""DeepSpeed's names of settings for which accelerate has another key in the same block."""
 _AMONG_SEVERAL: Final = re.compile(
     r"communication_|reduce_bucket|allgather_|overlap_comm|reduce_scatter"
 )
 """Keys about what several processes exchange."""
 
 
-def _asks_for_nothing(document: Document, place: Place, name: str) -> bool:
+def _asks_for_nothing(run: LintContext, document: Document, place: Place, name: str) -> bool:
     """Whether the run is the same without a key that is not read."""
     if name in _AS_EVER:
         return _AS_EVER[name](place.value)
+    if place.path.startswith("deepspeed_config.") and _happens(run, document, place, name):
+        return True
     if _AMONG_SEVERAL.match(name) and document.value("num_processes") == 1:
         return True
     if name not in ("bf16", "fp16"):
@@ -108,9 +116,33 @@ def _asks_for_nothing(document: Document, place: Place, name: str) -> bool:
     return precision is not None and enabled is not None and enabled.value is (precision == name)
 
 
-def _ignored(document: Document, place: Place, holder: str, name: str) -> Finding:
+def _happens(run: LintContext, document: Document, place: Place, name: str) -> bool:
+    """Whether a value for DeepSpeed is its default, or that of accelerate's key for the same.
+
+    deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `overlap_comm_valid`: on at stage 3.
+    """
+    if name in _ALIASES:
+        return bool(place.value == document.value(f"deepspeed_config.{_ALIASES[name]}", False))
+    stage = document.value("deepspeed_config.zero_stage", 2)
+    if name == "overlap_comm":
+        return place.value is (str(stage) == "3")
+    usual = (default_of(run, "deepspeed", f"{part}{name}") for part in ("zero_optimization.", ""))
+    value = next((each.value for each in usual if each.known), None)
+    return value is not None and bool(_as_number(place.value) == value)
+
+
+def _as_number(value: Any) -> Any:
+    """What `5e8` means, which YAML leaves a text."""
+    with suppress(ValueError):
+        return float(value) if isinstance(value, str) else value
+    return value
+
+
+def _ignored(run: LintContext, document: Document, place: Place) -> Finding:
+    holder, _, name = place.path.rpartition(".")
     near, home = nearest(name, keys_ever_in(holder)), _home(name)
-    lesser: Severity = "note" if _asks_for_nothing(document, place, name) else "warning"
+    is_same = _asks_for_nothing(run, document, place, name)
+    lesser: Severity = "note" if is_same else "warning"
     is_lost = bool(home or near or _is_deepspeeds(name, holder)) and lesser != "note"
     return Finding(
         f"accelerate knows no key `{name}` in {holder}",

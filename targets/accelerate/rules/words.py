@@ -332,12 +332,10 @@ def _stage(place: Place | None) -> Iterator[Finding]:
         yield _word_finding(place, _STAGES, "init")
 
 
-def _of_fp8(name: str, text: Any, words: tuple[str, ...]) -> bool:
-    """Whether a text is an fp8 backend in any case.
-
-    accelerate 0.34.0 to 1.15.0 `FP8RecipeKwargs` compares it in capitals.
-    """
-    return name == "fp8_config.backend" and str(text).upper() in {each.upper() for each in words}
+_IN_ANY_CASE: Final = frozenset({"backend", "offload_optimizer_device", "offload_param_device"})
+"""Words that may be written in any case: accelerate 0.34.0 to 1.15.0 `FP8RecipeKwargs` compares its
+backend in capitals; 0.30.1 to 1.15.0 utils/launch.py `prepare_deepspeed_cmd_env` hands the devices
+on in small letters."""
 
 
 def _word(place: Place | None, schemas: list[Any]) -> Iterator[Finding]:
@@ -345,10 +343,14 @@ def _word(place: Place | None, schemas: list[Any]) -> Iterator[Finding]:
     if place is None or not isinstance(place.value, str) or not all(schemas):
         return
     words = [_words(each) for each in schemas]
-    if any(_of_fp8(place.path, place.value, each) for each in words):
-        return
-    if all(words) and not any(place.value in each for each in words):
+    if all(words) and not any(_is_among(place, each) for each in words):
         yield _word_finding(place, words[0], "init" if "." in place.path else "parse")
+
+
+def _is_among(place: Place, words: tuple[str, ...]) -> bool:
+    if place.path.rpartition(".")[2] in _IN_ANY_CASE:
+        return place.value.upper() in map(str.upper, words)
+    return place.value in words
 
 
 def _words(field: Mapping[str, Any]) -> tuple[str, ...]:

@@ -155,12 +155,13 @@ def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
     if place is None:
         return
     others = [each.place.label("", primary=False) for each in waiting[1:] if each.place]
+    is_written = any(any(run.each("trainer", each)) for each in ("bf16", "fp16"))
     yield Finding(
         "auto becomes false: the run is fp32",
         (place.label("filled from the trainer, which says neither bf16 nor fp16"), *others),
         ("weights, gradients and communication take twice the bytes, without tensor cores",),
         "set bf16: true in the trainer's file, or fp16: true on older hardware",
-        severity="note" if any(run.each("trainer", "bf16")) else None,  # written as false
+        severity="note" if is_written else None,  # as false
     )
 
 

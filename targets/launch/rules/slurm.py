@@ -12,6 +12,13 @@ from tunec.compiler.lints.facts.launch import batch_of, count, is_unknown, launc
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.launch.lines import at_line, lines
 
+_OF_SIZE: Final = frozenset(
+    {
+        *("gres", "gpus", "gpus-per-node", "gpus-per-task", "G", "nodes", "N", "ntasks", "n"),
+        *("ntasks-per-node", "time", "t"),
+    }
+)
+"""Options without which a job is another one; the space may take others out on purpose."""
 _APART: Final = re.compile(r"#[ \t]+SBATCH[ \t]+--?([a-z][\w-]*)")
 _TEXT: Final = re.compile(r"""(?<!<)<<-?\s*["'\\]?([A-Za-z_]\w*)""")
 _VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
@@ -75,7 +82,7 @@ def _apart(document: Document, number: int, line: str, option: str) -> Iterator[
             (at_line(document, number, 0, len(line), "not read"),),
             (),
             "write #SBATCH, or remove the line",
-            severity="warning",
+            severity="note" if document.found and option not in _OF_SIZE else "warning",
         )
 
 

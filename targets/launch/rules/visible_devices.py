@@ -11,6 +11,7 @@ from tunec.compiler.lints.facts.launch import (
     VISIBLE_DEVICES,
     batch_of,
     count,
+    is_unknown,
     launches,
     listed,
     per_node,
@@ -202,7 +203,11 @@ def more_processes_than_visible(run: LintContext) -> Iterator[Finding]:
     for document in launches(run, "torchrun", "accelerate"):
         found, visible = per_node(document), variable(document, "CUDA_VISIBLE_DEVICES")
         found = found or processes_by_accelerate(run, document)
-        if found is not None and visible is not None:
+        if found is None or visible is None:
+            continue
+        if _starts_one(run, document) and len(listed(visible) or ()) == 1 and found[0] > 1:
+            yield _one_alone(*found, visible)
+        else:
             yield from _compared(*found, visible)
     for document in run.of("accelerate"):
         chosen, processes = document.get("gpu_ids"), document.get("num_processes")
@@ -210,6 +215,32 @@ def more_processes_than_visible(run: LintContext) -> Iterator[Finding]:
         if chosen is None or chosen.value == "all" or processes is None or number is None:
             continue
         yield from _compared(number // nodes, processes, chosen)
+
+
+_OF_SEVERAL: Final = (
+    *("flags.config_file", "flags.multi_gpu", "flags.use_deepspeed", "flags.use_fsdp"),
+    *("flags.use_megatron_lm", "flags.tpu", "flags.cpu"),
+)
+
+
+def _starts_one(run: LintContext, document: Document) -> bool:
+    """Whether accelerate starts several processes only if it sees several devices.
+
+    accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`, `launch_command`.
+    """
+    is_bare = not any(document.get(e) or is_unknown(document, e) for e in _OF_SEVERAL)
+    return document.value("launcher") == "accelerate" and is_bare and not run.of("accelerate")
+
+
+def _one_alone(number: int, processes: Place, visible: Place) -> Finding:
+    return Finding(
+        f"accelerate starts 1 process, and not {number}: 1 device is visible",
+        (processes.label("not followed"), visible.label("1 visible", primary=False)),
+        ("without a config and --multi_gpu, several are started only where several are visible",),
+        f"make {number} devices visible, or write --num_processes 1",
+        severity="warning",
+        consequence="silent",
+    )
 
 
 def _compared(number: int, processes: Place, visible: Place) -> Iterator[Finding]:

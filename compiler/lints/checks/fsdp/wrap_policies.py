@@ -238,6 +238,8 @@ _BY_CLASS: Final = "write fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"
 @rule("warning", "out-of-memory", consumers=("accelerate", "transformers"), reads=TURNS_ON)
 def fsdp_wraps_nothing(run: LintContext) -> Iterator[Finding]:
     """The whole model is a single unit, which is gathered at once."""
+    if run.world is not None and run.world.value == 1:
+        return  # one process gathers nothing
     others = list(asked(run))
     for each in others:
         if each.who == "accelerate" and not any(one.who == "trainer" for one in others):

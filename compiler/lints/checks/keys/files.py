@@ -109,6 +109,15 @@ def _is_beside_program(run: LintContext, each: Missing) -> bool:
     return any(run.own.lie_together(name, each.path) for name in _programs(run, each))
 
 
+_OWN_WORD: Final = re.compile(r"add_argument\(\s*[\"'](?!-)")
+
+
+def _is_own_word(run: LintContext, each: Missing) -> bool:
+    """Whether a program here takes a word without a flag itself: of data, most likely."""
+    sources = [run.own.text_of(name) or "" for name in _programs(run, each)]
+    return not each.place.path and any(map(_OWN_WORD.search, sources))
+
+
 def _is_another_place(run: LintContext, each: Missing) -> bool:
     """Whether the programs that the script starts are all missing, though others are here."""
     programs = _programs(run, each)
@@ -145,7 +154,7 @@ def _is_elsewhere(run: LintContext, each: Missing) -> bool:
     is_left = _is_left(each.place) and not _is_followed(run, each)
     if _SHIPPED in each.why or is_left or _CHECKOUTS.match(each.path):
         return True
-    if not each.place.path and _DATA.search(each.path):
+    if not each.place.path and (_DATA.search(each.path) or _is_own_word(run, each)):
         return True
     return bool(_EXAMPLES.match(each.path) and _WITH_EXAMPLES.search(each.place.document.text))
 

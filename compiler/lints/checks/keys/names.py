@@ -57,7 +57,10 @@ def misspelt_key(run: LintContext) -> Iterator[Finding]:
             for path, place in document.found.items():
                 if "." in path or document.is_view or _is_known(kind, path):
                     continue
-                is_former = path in _FORMER and may_be_dropped(run, document)
+                is_former = path in _FORMER and (
+                    may_be_dropped(run, document)
+                    or consequence_of_unknown(run, document) == "silent"
+                )
                 is_whole = kind in WHOLE_FLAGS or not is_begun(document, path, keys_ever(kind))
                 if is_former or not is_whole:
                     continue

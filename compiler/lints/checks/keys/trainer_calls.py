@@ -11,9 +11,10 @@ from tunec.compiler.frontend.python_calls import Call
 from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.compiler.lints.effective import default_of
 from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.python_files import calls_of, imports_of
-from tunec.compiler.lints.rule import Consequence, Finding, is_commit, rule
+from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _KINDS: Final = ("hf", *TRL, "model", "peft")
 
@@ -139,7 +140,7 @@ def _of_call(
             if is_checked(run, moved.since) and not _is_older(run, moved.since):
                 yield _refused(call, place, moved, run)
         elif "args" in call.fields and name not in _TOKENIZER and run.runs(_BEFORE):
-            yield _dropped(call, place, moved)
+            yield _dropped(call, place, moved, is_missed=_is_missed(run, call, place))
 
 
 def _is_older(run: LintContext, since: str) -> bool:
@@ -148,8 +149,7 @@ def _is_older(run: LintContext, since: str) -> bool:
     if not since or not run.release("transformers").is_named:
         return False
     release = run.release(package)
-    is_told = release.is_known and not is_commit(release)
-    return not is_told and not specifiers.contains(release.version)
+    return not release.is_known and not specifiers.contains(release.version)
 
 
 def _short(call: Call) -> str:
@@ -173,18 +173,36 @@ def _severity(run: LintContext, since: str) -> Severity | None:
     """The severity: a note if no release is given, as in `key-of-another-release`."""
     if not since or run.runs(since) is not None:
         return severity(run, since)
-    release = run.release(split_requirement(since)[0])
-    is_required = release.is_known and not is_commit(release)
+    is_required = run.release(split_requirement(since)[0]).is_known
     return severity(run, since) if is_required else "note"
 
 
-def _dropped(call: Call, place: Place, moved: MovedArguments) -> Finding:
+_LENGTHS: Final = ("max_length", "max_seq_length")
+_LOADERS_OF: Final = ("model", "unsloth")
+
+
+def _is_missed(run: LintContext, call: Call, place: Place) -> bool:
+    """Whether the run differs without an argument: what it asks for is not so in any case.
+
+    Unsloth takes the length from the model, which was loaded with one (unsloth 2025.12.10
+    models/rl.py).
+    """
+    kind, name = call.name.removesuffix("Trainer").lower(), place.path
+    if name in _LENGTHS:
+        loaded = [each.value for one in _LOADERS_OF for each in run.each(one, "max_seq_length")]
+        return place.value is not None and bool(loaded) and place.value not in loaded
+    written = [each.value for each in run.each(kind, name)]
+    usual = default_of(run, kind, name)
+    return place.value not in (written or ([usual.value] if usual.known else []))
+
+
+def _dropped(call: Call, place: Place, moved: MovedArguments, *, is_missed: bool) -> Finding:
     return Finding(
         f"{call.name}'s `{place.path}` is dropped",
         (place.key_label("without effect"),),
         ("Unsloth takes it from the call, and reads it only where no `args` are given",),
         _help(call, moved),
-        severity="warning",
+        severity="warning" if is_missed else "note",
         consequence="silent",
     )
 

@@ -138,6 +138,7 @@ def nothing_is_trained(run: LintContext) -> Iterator[Finding]:
                 (place.label("no step"),),
                 ("the model is saved as it was loaded, and no error is reported",),
                 "write 1 or more, or max_steps",
+                severity="note" if place.value == 0 else None,  # as it is written
             )
     for document in run.of("llamafactory"):
         layers = document.get("freeze_trainable_layers")

@@ -20,6 +20,8 @@ _LENGTH_OF_LLAVA: Final = 512
 _LENGTH_OF_QWEN: Final = 512
 _PIXELS: Final = 28 * 28 * 576
 """QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/train/argument.py: the default of max_pixels."""
+_OF_LLAVA: Final = ("vision_tower", "image_folder", "model_name_or_path")
+"""Flags of a script that puts images into a language model's sequence."""
 _INTERNVL: Final = {
     "force_image_size": 448,
     "down_sample_ratio": 0.5,
@@ -54,7 +56,7 @@ def script_cuts_images(run: LintContext) -> Iterator[Finding]:
             yield from _of_qwen(document)
         elif document.get("fix_vit") and _QWEN_1.search(str(document.value("model_name_or_path"))):
             yield from _of_qwen_1(document)
-        elif document.get("vision_tower") and document.get("image_folder"):
+        elif all(document.get(each) for each in _OF_LLAVA):
             yield from _of_llava(document)
 
 
