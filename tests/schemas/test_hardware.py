@@ -256,7 +256,7 @@ class TestNames:
     def test_only_models_of_one_number_are_near_if_there_are_any(self) -> None:
         with pytest.raises(UnknownName) as caught:
             cluster("rtx-5060-8g-x1")
-        assert caught.value.device == "rtx-5060-ti-16g"
+        assert caught.value.device == "rtx-5060-ti-8g"
         assert all("5060" in each for each in caught.value.near)
 
     @pytest.mark.parametrize("name", DEVICES)
