@@ -33,6 +33,7 @@ def denoisers(model: Model) -> Iterator[Combination]:
         measured = replace(adapters, targets=(*_ATTENTION[:-1], "to_out.{}"))
         yield measured
         yield replace(measured, checkpointed=True)
+        yield from _packed(replace(one, targets=measured.targets))
         return
     yield one
     yield replace(one, checkpointed=True, micro=2)
@@ -43,6 +44,7 @@ def denoisers(model: Model) -> Iterator[Combination]:
     yield four
     yield replace(one, method="lora", states="autocast")
     yield replace(one, method="lora", states="autocast", targets=targets, checkpointed=True)
+    yield from _packed(replace(one, targets=targets))
     if model.name in _SEGMENTED:
         yield replace(one, method="lora", states="kbit", targets=targets)
         yield replace(one, checkpointed=True, segment=4)
@@ -51,3 +53,16 @@ def denoisers(model: Model) -> Iterator[Combination]:
         yield replace(four, segment=2, gap=2)
         yield replace(four, offload=True)
         yield adapters
+
+
+def _packed(one: Combination) -> Iterator[Combination]:
+    """Adapters on packed weights under autocast, which answer in the dtype of what they are given.
+
+    With adapters on every linear layer, scales and gates get gradients too.
+    """
+    one = replace(one, method="qlora", states="autocast-bf16")
+    yield one
+    yield replace(one, checkpointed=True, micro=2)
+    if one.model in _SEGMENTED:
+        yield replace(one, targets=())
+        yield replace(one, targets=(), checkpointed=True)

@@ -243,14 +243,23 @@ def _is_widened(model: Architecture, part: Part, stacks: list[Stack], *, packed:
 
     All of it (BART, BERT), or the embedding that layers add to (ModernBERT, CLIP). And wherever
     bitsandbytes' 4-bit products answer in the dtype of what the norm gave them (`answer`).
+    A denoiser may bring that back to the dtype of its stream; its measured blocks show it.
     """
     if model.wide_stream and part == "text":
         return True
     special = flavour(model.family, part)
     first = special.norms_first or norms_first(model, part)
-    normed = packed or norms_after(model, part) or first
+    normed = (packed and _answers_wide(stacks)) or norms_after(model, part) or first
     plain = special.norm == "plain"
     return normed and plain and all(stack.norm == "layer" for stack in stacks)
+
+
+def _answers_wide(stacks: list[Stack]) -> bool:
+    """Whether blocks keep more if their products are packed; so if they are not measured."""
+    narrow = way(trained=False, held=2, autocast=True, packed=False, eager=False)
+    packed = way(trained=False, held=2, autocast=True, packed=True, eager=False)
+    measured = [{each.way: each.saved for each in s.blocks} for s in stacks if s.blocks]
+    return not measured or any(found.get(packed) != found.get(narrow) for found in measured)
 
 
 def _activation(named: Activation, stacks: list[Stack]) -> Activation:

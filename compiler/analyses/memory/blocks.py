@@ -70,12 +70,14 @@ def block_activations(
     alone = denoiser.lists and split.segments == sum(each.layers for each in again)
     last = _last(again, on_their_way) / run.sequence_parallel if alone else at_last(held, split)
     forward = max(_forward(each.bytes, tokens, product) for each in kinds)
+    expanding = max(_expanding(each, run, tokens, product) for each in again)
     return Activations(
         kept={**kept("denoiser", held, split, offload=run.offload, transit=1), **outside},
         last_layer={name: last},
         first_layer={name: layer + held.inputs, **outside},
         one_layer={name: held.most + held.inputs},
         forward={"denoiser forward pass": forward / run.sequence_parallel},
+        expanding={name: expanding / run.sequence_parallel},
         first_segment={name: layer + held.inputs + others, **outside} if others else {},
         moved=(held.inputs, split.segments) if run.offload else (0.0, 0),
     )
@@ -163,6 +165,13 @@ def _working(found: BlockBytes, run: Pass, tokens: Tokens, product: float) -> fl
     if not run.checkpointed:
         return max(working, inputs + product - saved)
     return max(working, _forward(found, tokens, product) - saved + inputs)
+
+
+def _expanding(kind: _Kind, run: Pass, tokens: Tokens, product: float) -> float:
+    """Bytes beside a weight that is expanded in a forward pass: all that a recomputed block has."""
+    found = kind.bytes
+    forward = _forward(found, tokens, product) - highest(found.saved, *tokens)
+    return forward + run.checkpointed * (kind.saved + highest(found.inputs, *tokens))
 
 
 def _inner(workload: Workload, widths: Arithmetic, denoiser: Denoiser, tokens: Tokens) -> float:

@@ -5,6 +5,7 @@ SimpleTuner does (`weights.encoders`); their activations do not count.
 """
 
 import re
+from operator import add
 from typing import Final
 
 from tunec.compiler.analyses.memory.activations import (
@@ -114,11 +115,17 @@ def denoiser_activations(workload: Workload, run: Pass) -> Activations:
         block_saved(stack, widths) + modulation_saved(workload, stack, widths) + adapters + second
         for stack in stacks
     ]
-    working = max(block_working(stack, widths) for stack in stacks)
+    most = max(one)
+    lasts = [last_product(workload, stack, widths) for stack in stacks]
+    works = [max(block_working(s, widths), last) for s, last in zip(stacks, lasts, strict=True)]
+    working = max(map(add, one, works)) - most if run.checkpointed else max(works)
+    # the result is in the dtype of products while a packed weight is expanded
+    narrower = (widths.answer - widths.compute) * stacks[0].hidden
+    expanding = max(map(add, lasts, one if run.checkpointed else (0,) * len(one))) - narrower
     final = tokens * final_saved(stacks[-1], widths)
     total = sum(saved * stack.layers for saved, stack in zip(one, stacks, strict=True))
     total -= second * (layers - seconds)
-    sizes = (max(one), total / layers, working, widths.stream * stacks[0].hidden)
+    sizes = (most, total / layers, working, widths.stream * stacks[0].hidden)
     held = Layers(*(tokens * size for size in sizes))
     # each list of blocks is cut for itself
     splits = [run.split(stack.layers) for stack in stacks]
@@ -133,6 +140,7 @@ def denoiser_activations(workload: Workload, run: Pass) -> Activations:
         first_layer={name: layer + held.inputs},
         one_layer={name: held.most + held.inputs},
         forward={"denoiser forward pass": tokens * working},
+        expanding={name: tokens * expanding},
         first_segment={name: layer + held.inputs + others} if others else {},
         moved=(held.inputs, split.segments) if run.offload else (0.0, 0),
     )
@@ -171,7 +179,7 @@ def modulation_saved(workload: Workload, stack: Stack, widths: Arithmetic) -> fl
     if widths.trained or _path_of(stack) not in _modulated_blocks(workload):
         return 0
     pairs = 1 if stack.joint == "single" else 2
-    return pairs * (_norm_input(widths) + widths.compute) * stack.hidden
+    return pairs * (_norm_input(widths) + widths.answer) * stack.hidden
 
 
 def _modulated_blocks(workload: Workload) -> frozenset[str]:
@@ -206,7 +214,7 @@ def _double_saved(stack: Stack, widths: Arithmetic) -> float:
     """Two streams, each with its own projections, norms and feed-forward."""
     hidden, trained = stack.hidden, widths.trained
     saved = _joint_attention(stack, widths) + 2 * _norm_input(widths) * hidden
-    saved += widths.compute * stack.ffn * (2 if trained else 1)
+    saved += widths.answer * stack.ffn * (2 if trained else 1)
     if trained:
         gates = 2 * widths.compute * hidden
         order = widths.compute * hidden if widths.rotary == "concatenated" else 0
@@ -218,7 +226,7 @@ def _single_saved(stack: Stack, widths: Arithmetic) -> float:
     """One stream, in which attention and feed-forward share their input and their last product."""
     hidden, trained = stack.hidden, widths.trained
     saved = _joint_attention(stack, widths) + _norm_input(widths) * hidden
-    saved += widths.compute * stack.ffn
+    saved += widths.answer * stack.ffn
     if trained:
         product, gate = widths.compute * (hidden + stack.ffn), widths.compute * hidden
         saved += _modulated(stack, widths) + product + gate
@@ -242,9 +250,10 @@ def _query_norm(stack: Stack, widths: Arithmetic) -> float:
     """
     width = stack.heads * stack.head_dim
     if widths.rotary == "concatenated":
-        return width * (widths.compute + _FP32 + widths.held * widths.trained)
+        copy = _FP32 if widths.answer < _FP32 else 0
+        return width * (widths.answer + copy + widths.held * widths.trained)
     if widths.fused_norms:
-        return width * widths.compute + _FP32 * stack.heads
+        return width * widths.answer + _FP32 * stack.heads
     return width * _FP32 * (2 if widths.trained else 1)
 
 
@@ -266,4 +275,20 @@ def final_saved(stack: Stack, widths: Arithmetic) -> float:
 def block_working(stack: Stack, widths: Arithmetic) -> float:
     """Bytes per token of gradients in flight; traced: 12h, 24h in a single block with adapters."""
     single = stack.joint == "single" and not widths.trained
-    return widths.compute * stack.hidden * (12 if single else 6)
+    return widths.answer * stack.hidden * (12 if single else 6)
+
+
+def last_product(workload: Workload, stack: Stack, widths: Arithmetic) -> float:
+    """Bytes per token at a block's last product, besides what the block keeps; 0: all is trained.
+
+    The activation, in a single block joined with the output of attention, and its copy in the dtype
+    of products, which an adapter keeps; the output of attention, the modulated input, the result.
+    """
+    if widths.trained:
+        return 0.0
+    single = stack.joint == "single"
+    read = stack.ffn + (stack.hidden if single else 0)
+    path = f"{_path_of(stack)}.{{}}.{'proj_out' if single else 'ff.net.2'}"
+    kept = widths.answer == widths.compute or any(m.path == path for m in workload.adapted)
+    made = widths.answer * (stack.ffn + 2 * stack.hidden + (read if single else 0))
+    return made + _norm_input(widths) * stack.hidden + (0 if kept else widths.compute * read)

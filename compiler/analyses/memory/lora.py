@@ -283,10 +283,14 @@ def is_kept(
 
     `in_order`: whether attention gives its result in token order whatever its input. `several`:
     whether a micro batch has more than one sample. An audio model passes attention copies in the
-    order of heads (transformers 5.23 `WhisperAttention.forward`).
+    order of heads (transformers 5.23 `WhisperAttention.forward`). A denoiser brings the kernel's
+    output to the dtype of its queries (diffusers 0.42 `transformer_flux.py`, `FluxAttnProcessor`:
+    `hidden_states.to(query.dtype)`), from which the product copies it again if that is wider.
     """
     if _is_of_relu(model, module, widths):
         return True
+    if model.kind == "diffusion" and widths.answer > widths.compute:
+        return False
     as_given = in_order or (widths.rotary != "concatenated" and not model.source)
     copied = several and _reads_part(model, module)
     return as_given and not copied and _reads_kernel(model, module)

@@ -17,6 +17,7 @@ from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module, UnetLevel
 
 _FP32: Final = 4
+_HALF: Final = 2
 
 
 class Level(Struct, frozen=True):
@@ -91,16 +92,16 @@ def _blocks(
 def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Activations:
     """Activations of the UNet; the level with most working memory is its last and first layer."""
     every = levels(workload, trained=widths.trained)
-    convolved = any(
-        module.kind == "conv" and module.path.endswith("proj_in")
-        for module in workload.architecture.modules
-    )
+    convolved, between = is_convolved(workload), between_layers(workload, widths)
     rest = sum(e.positions * transformer_ends(e, widths, convolved=convolved) for e in every)
     adapters = adapters_saved(
         workload, workload.adapted, widths, lambda module: module_positions(module, every)
     )
     if checkpointed:
-        kept = {"denoiser layer inputs": rest + sum(e.positions * inputs_saved(e) for e in every)}
+        kept = {
+            "denoiser layer inputs": rest
+            + sum(e.positions * inputs_saved(e, between) for e in every)
+        }
     else:
         whole = sum(
             e.positions * (resnets_saved(e, widths) + e.layers * layer_saved(e.level, widths))
@@ -108,10 +109,11 @@ def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bo
         )
         kept = {"denoiser activations": rest + whole + adapters}
     works = [_working(workload, e, every, widths, checkpointed=checkpointed) for e in every]
-    freed = accumulate((_going_up(e, widths, checkpointed) for e in every), initial=0.0)
+    way = between if checkpointed else None
+    freed = accumulate((_going_up(e, widths, way) for e in every), initial=0.0)
     last = max(work - done for work, done in zip(works, freed, strict=False))
     largest = max(works)
-    top, first = _first(every, works, widths, checkpointed)
+    top, first = _first(every, works, widths, way)
     return Activations(
         kept={name: float(size) for name, size in kept.items()},
         last_layer={"denoiser recomputed block": last},
@@ -122,7 +124,7 @@ def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bo
 
 
 def _first(
-    every: tuple[Level, ...], works: Sequence[float], widths: Arithmetic, checkpointed: bool
+    every: tuple[Level, ...], works: Sequence[float], widths: Arithmetic, between: int | None
 ) -> tuple[float, float]:
     """Kept and working bytes when nearly all gradients of weights exist.
 
@@ -131,7 +133,7 @@ def _first(
     """
     if not widths.trained:
         return 0.0, max(works)
-    kept = [each.positions * _going_down(each, widths, checkpointed) for each in every[:2]]
+    kept = [each.positions * _going_down(each, widths, between) for each in every[:2]]
     if every[0].layers or kept[1] + works[1] < max(works):
         return kept[0], max(works)
     return sum(kept), works[1]
@@ -168,13 +170,30 @@ def layer_saved(level: UnetLevel, widths: Arithmetic) -> float:
     norm = _FP32 if widths.autocast else widths.stream
     attention = 6 * widths.compute * level.channels + 2 * _FP32 * level.heads
     read = 3 * widths.compute * level.channels if widths.trained else 0
-    feed_forward = widths.compute * level.ffn * (4 if widths.trained else 3)
+    feed_forward = widths.answer * level.ffn * (4 if widths.trained else 3)
     return 3 * norm * level.channels + attention + read + feed_forward
 
 
-def inputs_saved(at: Level) -> float:
+def inputs_saved(at: Level, between: int) -> float:
     """Bytes per position that checkpointing keeps: every block's and every layer's input."""
-    return 2 * (at.inputs + at.layers * at.level.channels)
+    blocks = between if at.layers else _HALF
+    return blocks * at.inputs + between * at.layers * at.level.channels
+
+
+def between_layers(workload: Workload, widths: Arithmetic) -> int:
+    """Bytes per element of what passes from a transformer to the next block, if recomputed.
+
+    Around packed layers it is what their products answer, unless the last is a convolution.
+    """
+    return _HALF if is_convolved(workload) else widths.answer
+
+
+def is_convolved(workload: Workload) -> bool:
+    """Whether transformers are projected by convolutions (Stable Diffusion 1.5)."""
+    return any(
+        module.kind == "conv" and module.path.endswith("proj_in")
+        for module in workload.architecture.modules
+    )
 
 
 def _working(
@@ -194,20 +213,24 @@ def _working(
     return max(at.positions * resnet_working(at, widths), layer)
 
 
-def _going_up(at: Level, widths: Arithmetic, checkpointed: bool) -> float:
-    """Bytes that the up path keeps of a level, which are freed when the level below is reached."""
-    if checkpointed:
+def _going_up(at: Level, widths: Arithmetic, between: int | None) -> float:
+    """Bytes that the up path keeps of a level, which are freed when the level below is reached.
+
+    `between`: bytes per element of a recomputed layer's input; None: no layer is recomputed.
+    """
+    if between is not None:
         layers = at.layers * (at.down + 1) / (2 * at.down + 1)
-        return 2.0 * at.positions * (at.inputs_up + layers * at.level.channels)
+        blocks = between if at.layers else _HALF
+        return at.positions * (blocks * at.inputs_up + between * layers * at.level.channels)
     whole = resnets_saved(at, widths) + at.layers * layer_saved(at.level, widths)
     return at.positions * whole * (at.down + 1) / at.blocks
 
 
-def _going_down(at: Level, widths: Arithmetic, checkpointed: bool) -> float:
+def _going_down(at: Level, widths: Arithmetic, between: int | None) -> float:
     """Bytes per position that the down path keeps of a level, which is differentiated last."""
     whole = resnets_saved(at, widths) + at.layers * layer_saved(at.level, widths)
     down = (at.level.resnets - 1) // 2
-    return (inputs_saved(at) if checkpointed else whole) * down / at.level.resnets
+    return (whole if between is None else inputs_saved(at, between)) * down / at.level.resnets
 
 
 def resnet_working(at: Level, widths: Arithmetic) -> float:
@@ -230,7 +253,7 @@ def resnet_working(at: Level, widths: Arithmetic) -> float:
 
 def layer_working(level: UnetLevel, widths: Arithmetic, checkpointed: bool) -> float:
     """Bytes per position of one transformer layer, recomputed and differentiated."""
-    gradients = widths.compute * 3 * level.ffn
+    gradients = widths.answer * 3 * level.ffn
     return gradients + (layer_saved(level, widths) if checkpointed else 0)
 
 

@@ -20,6 +20,7 @@ from tunec.compiler.analyses.memory.unet import levels, module_positions
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
 from tunec.schemas.caches import cached
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Module, Part, Stack
 
 PARTS: Final[tuple[Part, ...]] = ("text", "vision", "projector", "denoiser")
@@ -56,13 +57,17 @@ def sample_tokens(workload: Workload) -> float:
 
 @cached(1024)
 def kept_bytes(workload: Workload, states: States, part: Part) -> float:
-    """Bytes of one sample that a part's layers keep without checkpointing."""
+    """Bytes of one sample that a part's layers keep without checkpointing.
+
+    Of a denoiser as if nothing were packed: `converted_bytes` has the casts around packed products.
+    """
     tokens = part_tokens(workload, part)
     layered = any(stack.part == part for stack in workload.architecture.stacks)
     if not tokens or not (layered or workload.architecture.unet):
         return 0
     run = Pass(states, checkpointed=False, padded=False, sequence_parallel=1)
     if part == "denoiser":
+        workload = replace(workload, quantization=replace(workload.quantization, format="none"))
         return sum(denoiser_activations(workload, run).kept.values())
     widths = arithmetic(workload, states, part)
     images = max(workload.data.images, 1) if part == "vision" else 1

@@ -239,6 +239,10 @@ PLANS: Final[dict[str, Callable[[], tuple[Workload, Layout]]]] = {
         _of_attention(_WAN, 512),
         layout(),
     ),
+    "a packed diffusion transformer under autocast": lambda: (
+        replace(_of_attention(_FLUX, 1024), quantization=nf4()),
+        layout(checkpointed=True, autocast=True),
+    ),
 }
 
 

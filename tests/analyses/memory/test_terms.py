@@ -15,6 +15,7 @@ from workload_builders import (
     lora,
     matching,
     model,
+    nf4,
 )
 
 from tunec.compiler.analyses.memory.account import account
@@ -171,3 +172,13 @@ def test_bert_takes_its_loss_in_the_dtype_of_its_logits():
     config = {"model_type": "bert", "architectures": ["BertForMaskedLM"]}
     found = account(full(model(config), sequence=512), layout()).phases["loss backward"]
     assert found["logits and loss"] == 3 * 2 * 512 * 30522
+
+
+@pytest.mark.parametrize(
+    ("name", "wide"),
+    [("sd3-medium", 4), ("flux.1-dev", 4), ("pixart-sigma-xl-2-1024", 4), ("wan2.1-t2v-1.3b", 2)],
+)
+def test_packed_products_of_a_denoiser_answer_as_wide_as_its_norms(name, wide):
+    packed = replace(lora(model(card(name).config)), quantization=nf4())
+    assert arithmetic(packed, states(**AUTOCAST_ALONE), "denoiser").answer == wide
+    assert arithmetic(packed, states(), "denoiser").answer == 2
