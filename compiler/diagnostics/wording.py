@@ -146,5 +146,5 @@ def did_you_mean(names: Sequence[str]) -> str | None:
 def otherwise(slot: str) -> str:
     """How to get rid of a decided value; a slot that a field decides is changed there."""
     if slot.startswith("model."):
-        return "choose another model"
+        return "choose another model (`tunec catalog models` lists them)"
     return f"pin {slot} to another value"

@@ -248,7 +248,7 @@ def _text_alone(scribe: Scribe) -> str | None:
         return f"none in the format {data.format}"
     card, family = scribe.facts.model.card, scribe.facts.model.architecture.family
     if family in TEXT_FIRST and not (card and card.reads_images):
-        return "none; `images: {per_sample: 1}` is one"
+        return "no image; `images: {per_sample: 1}` is one per sample"
     return None
 
 
@@ -318,7 +318,8 @@ def _sample_images(scribe: Scribe) -> None:
         _misfit(scribe, "data.images", str(unfit))
         text = tower = 0
     given = scribe.facts.spec.data.images is not None
-    counted = "as given" if given else "not given: one; `images: {per_sample: 0}` is text alone"
+    usual = "not given: one per sample; `images: {per_sample: 0}` trains on text alone"
+    counted = "as given" if given else usual
     why = f"the family's rule {rule.rule!r}"
     _say_images(scribe, count, width, height, text, tower, why, counted)
 

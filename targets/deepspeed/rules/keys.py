@@ -148,7 +148,7 @@ def _one(run: LintContext, path: str, place: Place) -> Finding:
     value = f"{default.value}" if default.known else "its default"
     note = f"the block drops it, so {value} holds" if drops else "it is used as the word that it is"
     return Finding(
-        f"nobody fills in `{path}`: auto",
+        f"`{path}` stays auto: no program fills it in",
         (place.label("auto"),),
         (note,),
         "write the value, or let the Trainer read the file",

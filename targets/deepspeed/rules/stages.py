@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tunec.compiler.consumers.schemas import ds_config_defaults
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
@@ -52,9 +53,9 @@ def stage_2_keys_at_stage_3(run: LintContext) -> Iterator[Finding]:
     said = list(said_in(run, _STAGE_2_KEYS))
     if stage.value != 3 or not said:
         return
-    names = ", ".join(each.path.rpartition(".")[2] for each in said)
+    names = [each.path.rpartition(".")[2] for each in said]
     yield Finding(
-        f"{names} does nothing at ZeRO stage 3",
+        f"{joined(names, 'and')} do{'es' * (len(names) == 1)} nothing at ZeRO stage 3",
         (
             *(each.key_label("not read", primary=each is said[0]) for each in said),
             *also(stage.place),

@@ -111,7 +111,7 @@ OF_ENGINES: Final = (
         "torch.optim has no {0.value}",
         "not found",
         "optimizer_impl is torch.optim by default",
-        "write AdamW, or the module of another as optimizer_impl",
+        "write AdamW, or name the module that has another optimizer in optimizer_impl",
     ),
 )
 """verl 0.8.0 to 0.9.1 workers/config/engine.py, actor.py, optimizer.py `__post_init__`."""

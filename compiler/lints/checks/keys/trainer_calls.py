@@ -321,10 +321,16 @@ def name_of_another_release(run: LintContext) -> Iterator[Finding]:
                 if is_module_gone
                 else f"`{module}` has no `{node.value}`",
                 (place.key_label("ImportError"),),
-                notes(run, "", gone.since),
+                _last(run, gone.since),
                 gone.help,
                 severity=_severity(run, gone.since),
             )
+
+
+def _last(run: LintContext, since: str) -> tuple[str, ...]:
+    """From which release on a name is gone, unless the run's own release tells it."""
+    is_told = not since or severity(run, since) is None
+    return () if is_told else (f"gone from {since.replace('>=', ' ')} on",)
 
 
 def _of_origin(origin: str) -> Gone | None:

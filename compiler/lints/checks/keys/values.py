@@ -216,7 +216,7 @@ def _defaulted(path: str, place: Place) -> Finding:
 
 def _never_finding(path: str, place: Place) -> Finding:
     return Finding(
-        f"nobody fills in `{path}`: auto",
+        f"`{path}` stays auto: no program fills it in",
         (place.label("auto"),),
         ("accelerate has no value for it, and ends the run: not found in kwargs",),
         "write the value, or remove it",
