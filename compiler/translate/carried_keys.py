@@ -243,8 +243,9 @@ def _is_at_home(read: Read, target: Target, file: File, sources: Sources) -> boo
 
 def is_its_own(read: Read) -> bool:
     """Whether a dialect's program gives one of the Trainer's keys another meaning."""
-    file = read.place.document.file
-    return file is not None and any(each.old == read.key for each in file.leaves)
+    target, file = read.place.document.target, read.place.document.file
+    leaves = file.leaves if file is not None and target is not None and target.run_by else ()
+    return any(each.old == read.key for each in leaves)
 
 
 def _is_handed_on(

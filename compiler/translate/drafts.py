@@ -6,6 +6,7 @@ is left out.
 
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -137,8 +138,18 @@ def _row(file: File, entry: Entry, known: Partial, filled: Partial, dialect: Dia
         return Row(entry, {}, needs=entry.slots[0])
     back = settle(entry, written) if written else entry.defaults_at(dialect[entry.package])
     back = {**_in_words(file, written), **back}
-    lost = (slot for slot in told if slot not in back or back[slot] != known.values[slot])
+    lost = (slot for slot in told if slot not in back or not _is_same(slot, back, known.values))
     return Row(entry, written, tuple(lost))
+
+
+_WITHOUT_ORDER: Final = frozenset({"runtime.report_to"})
+"""Slots of names whose order means nothing."""
+
+
+def _is_same(slot: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if slot in _WITHOUT_ORDER:
+        return sorted(one[slot]) == sorted(other[slot])
+    return bool(one[slot] == other[slot])
 
 
 def _in_words(file: File, written: Mapping[str, Json]) -> Mapping[str, Json]:

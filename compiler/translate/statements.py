@@ -10,7 +10,7 @@ from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.read import WRONG_SHAPE, read_rows
-from tunec.compiler.target import Dialect, Entry, Target, in_every_plan
+from tunec.compiler.target import Dialect, Entry, Target, in_every_plan, in_no_plan
 from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.schemas.frozen import replace
 
@@ -71,8 +71,8 @@ def _together(rows: Iterable[_Row]) -> Mapping[tuple[int, str], Mapping[str, Any
 
 
 def matters(entry: Entry | None, known: Partial, defaults: Mapping[str, Any]) -> bool:
-    """Whether a row applies to a run with these defaults for unknown slots."""
-    if entry is None or entry.when is in_every_plan:
+    """Whether a row applies to a run with these defaults for unknown slots; true if only read."""
+    if entry is None or entry.when in (in_every_plan, in_no_plan):
         return True
     try:
         return Partial({**defaults, **known.values}, known.possible).ask(entry.when)

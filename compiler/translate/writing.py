@@ -45,6 +45,12 @@ _STARTERS: Final = frozenset(
 4.6.0 cli/main.py `use_torchrun` would start them once more; llamafactory 0.9.5 launcher.py."""
 
 
+_ASIDE: Final = frozenset(
+    {"schedule.log_steps", "runtime.dataloader_workers", "runtime.dataloader_pin_memory"}
+)
+"""Slots that change nothing of what is trained."""
+
+
 class Written(Struct, frozen=True):
     """The files of one target, their errors, and the slots that they express."""
 
@@ -130,7 +136,7 @@ def write(
     target, version = _alone(asked[0]) if is_alone else asked[0], asked[1]
     faults = tuple(unsupported(target, version, software))
     known, unmet = _required(target, sources, start)
-    if faults or unmet:
+    if faults or has_errors(unmet):
         return Written((), (*faults, *unmet))
     dialect = target.dialect(version, software)
     known, apart = _row_by_row(target, _in_its_length(target, known), dialect)
@@ -153,7 +159,7 @@ def write(
     rows = (each for draft in drafts for each in draft.file.entries if each.holds_in(dialect))
     return Written(
         artifacts,
-        tuple(dict.fromkeys((*found, *faulty))),
+        tuple(dict.fromkeys((*unmet, *found, *faulty))),
         frozenset((*layers, *(slot for draft in drafts for slot in draft.said))),
         frozenset(slot for row in rows for slot in row.slots),
         tuple(each for draft in drafts for each in draft.kept),
@@ -243,9 +249,24 @@ def _required(
         options = sources.known.possible.get(slot, (needed,))
         has = (values[slot],) if slot in values else options
         if needed not in has and not slot.startswith(_STARTING):
-            found.append(_unmet(target, slot, needed, has, sources))
+            told = _beside if slot in _ASIDE else _unmet
+            found.append(told(target, slot, needed, has, sources))
         values[slot] = needed
     return Partial(values, sources.known.possible), tuple(found)
+
+
+def _beside(
+    target: Target, slot: str, needed: Any, has: Sequence[Any], sources: Sources
+) -> Diagnostic:
+    """A note that the new program logs or reads data in its own way."""
+    said = joined(show(slot, each) for each in has)
+    return Diagnostic(
+        "computed-in-another-way",
+        "note",
+        f"{target.name} has {slot} {show(slot, needed)}, and the run that was read {said}",
+        (sources.label(slot),),
+        ("what is trained is the same",),
+    )
 
 
 def _is_anothers(target: Target, sources: Sources) -> bool:

@@ -14,6 +14,7 @@ from tunec.targets.delegation import BY_CLUSTER, FITTED, by_launcher
 from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
 from tunec.targets.huggingface.arithmetic import CHECKPOINTING, KEPT_ON_THE_DEVICE, PRECISION
 from tunec.targets.huggingface.counting import counting
+from tunec.targets.huggingface.leaves import LEAVES
 from tunec.targets.huggingface.methods import method_of
 from tunec.targets.huggingface.model import ADAPTER, MODEL, QUANTIZATION, WIDENING, trust
 from tunec.targets.huggingface.packages import (
@@ -77,6 +78,7 @@ TRAINING_ARGS: Final = File(
     entries=_TRAINING,
     recognise=_is_training,
     schema=schema_of("seq2seq_training_arguments", "", _TRAINING),
+    leaves=LEAVES,
     names=("deepspeed",),
 )
 MODEL_ARGS: Final = File(

@@ -262,6 +262,7 @@ def _other(key: str, instead: str, source: str, *same: Any) -> Moved:
 LEAVES: Final = (
     *_ONLY_HERE,
     _other("do_train", "the script trains, and does nothing else", _TRAINING, True),
+    gone("do_eval", _TRAINING, "the strategy says when to evaluate"),
     gone("plot_loss", _TUNING, "no picture is drawn of the loss"),
     gone("print_param_status", _MODEL, "parameters are not listed"),
     gone("overwrite_cache", _DATA, "`datasets` makes its cache anew where the data changed"),

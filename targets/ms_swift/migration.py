@@ -130,6 +130,12 @@ def _kernel(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"attn_implementation": word} if word == "flash_attention_3" else {}
 
 
+_IN_BOTH: Final = (
+    _renamed("dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"),
+    _renamed("padding_free", f"{_TEMPLATE}; trl trainer/sft_config.py"),
+    _renamed("router_aux_loss_coef", f"{_MODEL}; trl trainer/sft_config.py, grpo_config.py"),
+    _renamed("model_revision", f"{_MODEL}; trl trainer/model_config.py"),
+)
 CARRIES: Final = (
     Carry(
         ("rpo_alpha",),
@@ -171,10 +177,7 @@ CARRIES: Final = (
             (_evaluated_parts, ("schedule.evaluation_steps",)),
         )
     ),
-    _renamed("dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"),
-    _renamed("padding_free", f"{_TEMPLATE}; trl trainer/sft_config.py"),
-    _renamed("router_aux_loss_coef", f"{_MODEL}; trl trainer/sft_config.py, grpo_config.py"),
-    _renamed("model_revision", f"{_MODEL}; trl trainer/model_config.py"),
+    *_IN_BOTH,
     *grpo.CARRIES,
 )
 
@@ -205,6 +208,7 @@ TAKES: Final = (
         lambda found: {"streaming": True} if found["dataset_streaming"] is True else {},
         f"trl scripts/utils.py `ScriptArguments`; {_DATA}",
     ),
+    *_IN_BOTH,
 )
 """The other way of `CARRIES`."""
 

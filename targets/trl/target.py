@@ -13,6 +13,7 @@ from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.card_file import card_of
 from tunec.targets.huggingface.counting import counting
 from tunec.targets.huggingface.datasets import CANNOT_LOAD
+from tunec.targets.huggingface.leaves import LEAVES
 from tunec.targets.huggingface.methods import Method, method_of
 from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
 from tunec.targets.huggingface.sft import SFT
@@ -35,6 +36,7 @@ SFT_CONFIG: Final = File(
     recognise=lambda document: _is_for("sft", document),
     schema=schema_of("sft"),
     reads_powers=True,
+    leaves=LEAVES,
     names=("deepspeed",),
     when=SFT.when,
 )
@@ -45,6 +47,7 @@ DPO_CONFIG: Final = File(
     recognise=lambda document: _is_for("dpo", document),
     schema=schema_of("dpo"),
     reads_powers=True,
+    leaves=LEAVES,
     names=("deepspeed",),
     when=lambda plan: plan.objective.kind == "dpo",
 )
@@ -55,6 +58,7 @@ GRPO_CONFIG: Final = File(
     recognise=lambda document: _is_for("grpo", document),
     schema=schema_of("grpo"),
     reads_powers=True,
+    leaves=LEAVES,
     names=("deepspeed",),
     when=lambda plan: plan.objective.kind == "grpo",
 )

@@ -108,3 +108,26 @@ def test_a_change_is_reported_where_no_key_can_hold_it(more, release, other, wor
     if "router_aux_loss_coef" in more:
         (file,) = (each for each in result.artifacts[other] if each.name == f"{other}.yaml")
         assert file.values["moe_aux_loss_coef"] == 0.01
+
+
+LEFT = {"do_train": True, "do_eval": True, "log_level": "info", "push_to_hub": True}
+WRITTEN = {
+    "axolotl": ("gradient_checkpointing", True),
+    "llamafactory": ("disable_gradient_checkpointing", False),
+    "ms-swift": ("gradient_checkpointing", True),
+}
+
+
+@pytest.mark.parametrize("other", WRITTEN)
+def test_a_file_of_trl_with_what_its_recipes_have_becomes_another_trainers(other):
+    more = {**LEFT, "report_to": ["tensorboard", "wandb"], "dataset_num_proc": 4}
+    values = {**json.loads(trl(**more)), "gradient_checkpointing": None}
+    text = json.dumps({key: value for key, value in values.items() if value is not None})
+    around = environment_of(READABLE, readers=("trl@1.16.0",), world=1)
+    result = translate_texts({"sft.yaml": text}, [TARGETS.resolve(other)], READABLE, around)
+    assert result.ok, [each.message for each in result.diagnostics if each.severity == "error"]
+    (file,) = (each for each in result.artifacts[other] if each.name == f"{other}.yaml")
+    key, value = WRITTEN[other]
+    assert file.values[key] is value
+    told = json.dumps([each.to_json() for each in result.diagnostics])
+    assert all(key in told or key in file.values for key in LEFT)

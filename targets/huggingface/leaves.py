@@ -1,0 +1,34 @@
+"""The Trainer's arguments without a slot, and what a program does that has no such argument."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from tunec.compiler.consumers.moved_keys import Moved, gone, never, one_of
+from tunec.targets.huggingface.fsdp_row import ARGUMENTS
+
+
+def _kept_out(keys: Iterable[str], instead: str, *same: Any) -> Iterator[Moved]:
+    """Keys that change the run unless they have one of the values `same`."""
+    for key in keys:
+        yield gone(key, ARGUMENTS, instead, changes_nothing=one_of(*same) if same else never)
+
+
+def _aside(keys: Iterable[str], instead: str) -> Iterator[Moved]:
+    """Keys that change nothing of what is trained."""
+    return (gone(key, ARGUMENTS, instead) for key in keys)
+
+
+LEAVES: Final = (
+    *_kept_out(("do_train",), "the program trains, and does nothing else", True),
+    *_kept_out(("do_predict",), "nothing is predicted after training", False),
+    *_kept_out(("push_to_hub",), "nothing is uploaded", False),
+    *_kept_out(("hub_model_id",), "nothing is uploaded"),
+    *_aside(("do_eval",), "the strategy says when to evaluate"),
+    *_aside(("hub_strategy", "hub_private_repo", "hub_token"), "nothing is uploaded"),
+    *_aside(("log_level", "log_level_replica", "disable_tqdm"), "the program logs in its own way"),
+    *_aside(("logging_first_step", "logging_nan_inf_filter"), "the program logs in its own way"),
+    *_aside(
+        ("dataset_num_proc", "dataloader_persistent_workers"), "as many processes run as usual"
+    ),
+)
+"""What happens without each of these keys, where the new file's reader does not have it."""
