@@ -30,7 +30,7 @@ def unread_columns(loaded: Loaded, plan: Plan, target: Target) -> Iterator[Diagn
     """A warning for each training file beside the spec whose records the target cannot read."""
     known = target.records(plan)
     for path in dict.fromkeys(training_data(plan)) if known else ():
-        record = _first(path, loaded.base)
+        record = first_record(path, loaded.base)
         if record is None or any(_fits(each, record) for each in known):
             continue
         yield Diagnostic(
@@ -67,7 +67,7 @@ def unseen_pictures(loaded: Loaded, plan: Plan, target: Target) -> Iterator[Diag
     """
     known = plan.data.images and target.records(plan)
     for path in dict.fromkeys(training_data(plan)) if known else ():
-        named = next(_pictures(_first(path, loaded.base) or {}), "")
+        named = next(_pictures(first_record(path, loaded.base) or {}), "")
         near = _is_there(loaded.base, PurePosixPath(path).parent / named)
         is_told = target.media.beside_data
         if named and not (is_told and near) and (near or _is_there(loaded.base, named)):
@@ -113,7 +113,7 @@ def _is_relative(name: str) -> bool:
     return "://" not in name and not name.startswith(("/", "~", "data:")) and "\0" not in name
 
 
-def _first(path: str, base: Path) -> Mapping[str, Any] | None:
+def first_record(path: str, base: Path) -> Mapping[str, Any] | None:
     """The first record of a file below the spec's directory; None if it cannot be read."""
     file = base / path
     if data_kind(path) != "file" or file.suffix.lower() not in _SUFFIXES:

@@ -250,7 +250,11 @@ def pipeline_of(folder: Path) -> Path:
 
 
 def hub_folder(name: str) -> Path:
-    """The folder of a repository in the local Hugging Face cache."""
-    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
-    hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    """The folder of a repository in the local Hugging Face cache.
+
+    huggingface_hub 2.4.0 constants.py: HF_HUB_CACHE, then HF_HOME, then XDG_CACHE_HOME.
+    """
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    home = Path(os.environ.get("HF_HOME") or home)
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
     return hub / f"models--{name.replace('/', '--')}"

@@ -19,6 +19,7 @@ from tunec.compiler.bundle import (
     enclosed,
     with_commands,
 )
+from tunec.compiler.chat_templates import missing_template
 from tunec.compiler.data_columns import unread_columns, unseen_pictures
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.emit import Emitted, emit, unsupported
@@ -283,6 +284,7 @@ def written(
         found += locate(traced(more, planned.ledger, loaded), loaded)
         found += locate(unread_columns(loaded, decided, each[0]), loaded)
         found += locate(unseen_pictures(loaded, decided, each[0]), loaded)
+        found += locate(missing_template(loaded, decided, each, artifacts[name]), loaded)
         if not has_errors(more):
             found += lint_findings(seen, each, artifacts[name], objecting)
     if has_errors(found):

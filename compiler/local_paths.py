@@ -18,6 +18,7 @@ from tunec.compiler.frontend.names import is_written_as_path
 from tunec.compiler.ir.plan import Plan
 from tunec.schemas.data_paths import BUILDERS, data_kind
 from tunec.schemas.spec import InlineModel, Spec
+from tunec.schemas.terms import PLAIN_TEMPLATE
 
 OF_SCRIPTS: Final = frozenset({*BUILDERS, ".py", ".sh", ".yaml", ".yml", ".toml"})
 """Suffixes of files that can be a script or a script's argument."""
@@ -63,6 +64,7 @@ def placed(
             "data.more": tuple(_data(plan, each, view) for each in plan.data.more),
             "data.references": tuple(_data(plan, each, view) for each in plan.data.references),
             "data.evaluation": plan.data.evaluation and _data(plan, plan.data.evaluation, view),
+            "data.chat_template": _template(plan.data.chat_template, view),
             "objective.rewards": tuple(_reward(each, view) for each in plan.objective.rewards),
             "runtime.output": _output(plan, spec, view),
             "launch.script": _script(plan, spec, view, bundled),
@@ -130,6 +132,13 @@ def _data(plan: Plan, path: str, view: View) -> str:
         return _moved(path, view.spec)
     is_directory = data_kind(path) == "directory" or plan.model.kind == "diffusion"
     return _directory(path, view.spec) if is_directory else path
+
+
+def _template(template: str | None, view: View) -> str | None:
+    """The path of the user's own template; the plain one is a file of each target."""
+    if template is None or template == PLAIN_TEMPLATE:
+        return template
+    return _moved(template, view.spec)
 
 
 def _output(plan: Plan, spec: Spec, view: View) -> str:

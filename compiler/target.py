@@ -260,6 +260,8 @@ class Target(Struct, frozen=True):
     """How it counts optimizer steps, given the keys passed through; None: it trains nothing."""
     records: Callable[[Plan], tuple[Record, ...]] = field(default=lambda _: ())
     """The record formats that the data may have; empty: they are not known."""
+    template_key: Callable[[Plan, Version], str] = field(default=lambda _p, _v: "")
+    """The key of a chat template if, without it, the tokenizer must have one; else empty."""
     verify: str = ""
     """Dotted name of the module whose `PROGRAMS` read the files (compiler/verify/contract.py)."""
 
@@ -292,9 +294,6 @@ class Target(Struct, frozen=True):
     def sayable(self, dialect: Dialect) -> frozenset[str]:
         """The slots that some row can express in a dialect."""
         return frozenset(slot for entry in self.entries(dialect) for slot in entry.slots)
-
-
-# ── the usual rows ───────────────────────────────────────────────────────────────────────────────
 
 
 def same(

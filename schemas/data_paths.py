@@ -29,6 +29,11 @@ BUILDERS: Final[Mapping[str, str]] = {
 5.2.0 packaged_modules/__init__.py `_EXTENSION_TO_MODULE`, in part."""
 
 
+def builder_of(path: str) -> str | None:
+    """The module of `datasets` that reads a file with such a suffix; None: there is none."""
+    return BUILDERS.get(PurePosixPath(path).suffix.lower())
+
+
 class Record(Struct, frozen=True):
     """The columns of a record that a program uses; it ignores others."""
 

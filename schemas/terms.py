@@ -5,6 +5,8 @@ from typing import Final, Literal, get_args
 
 DataFormat = Literal["messages", "sharegpt", "alpaca", "prompt-completion", "text"]
 """What a record of supervised training data looks like; `schemas/data_paths.py` has the columns."""
+PLAIN_TEMPLATE: Final = "plain"
+"""The chat template that is written into a bundle; any other is the path of a file."""
 FloatDtype = Literal["bf16", "fp16", "fp32"]
 StateDtype = Literal["bf16", "fp16", "fp32", "int8"]
 QuantFormat = Literal["none", "nf4", "fp4", "int8"]

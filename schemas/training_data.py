@@ -85,6 +85,10 @@ class Data(Shape):
     with `from` and `value`), `alpaca` (`instruction`, `input`, `output`), `prompt-completion` (two
     texts, without a chat template) or `text`. When absent, the trainer's default, which for most is
     `messages`."""
+    chat_template: Annotated[str, Field(min_length=1)] | None = None
+    """How a conversation becomes one text: the path of a Jinja file, or `plain`, which names the
+    roles in words and ends an answer with the tokenizer's end token. When absent, the tokenizer's
+    own template, which most base models lack."""
     samples: PositiveCount | None = None
     """The number of training samples in an epoch, with repetitions; the number of steps follows
     from it."""

@@ -65,6 +65,11 @@ def reading_formats(reason: str, *taken: DataFormat) -> Mapping[str, Cannot]:
     return {"data.format": Cannot(reason, loses=True, harmless=(None, *taken))}
 
 
+def taking_the_tokenizers_template(reason: str) -> Mapping[str, Cannot]:
+    """The refusal of a program that is given no file of a chat template."""
+    return {"data.chat_template": Cannot(reason, loses=True, harmless=(None,))}
+
+
 def beside_fsdp_and_rewards() -> Mapping[str, Cannot]:
     """Refusals of the slots that have no effect without FSDP and without DPO or GRPO."""
     untouched = Cannot("it has no effect under this objective")

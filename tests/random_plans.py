@@ -123,13 +123,17 @@ def _data(draw: st.DrawFn, values: Values) -> Values:
     more = () if given else draw(st.just(()) | st.lists(_PATHS, max_size=3).map(tuple))
     number = len(more) + 1
     limits = st.lists(st.integers(0, 10**6), min_size=number, max_size=number).map(tuple)
+    form = draw(st.sampled_from(formats)) if is_text else None
+    is_chat = is_text and form in (None, "sharegpt")
+    templates = st.none() | st.just("plain") | _PATHS.map(lambda name: f"{name}.jinja")
     return {
         "data.train": draw(_PATHS | _PATHS.map(lambda name: f"{name}.jsonl")),
         "data.more": more,
         "data.limits": draw(st.just(()) | limits.filter(any)) if is_text else (),
         "data.references": given,
         "data.evaluation": None if given else draw(st.none() | _PATHS),
-        "data.format": draw(st.sampled_from(formats)) if is_text else None,
+        "data.format": form,
+        "data.chat_template": draw(templates) if is_chat else None,
         "data.samples": draw(st.none() | st.integers(1, 10**7)),
         "data.sequence": 0 if paints else draw(st.integers(1, 2**17)),
         "data.packing": kind == "causal-lm" and draw(st.booleans()),

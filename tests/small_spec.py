@@ -2,7 +2,7 @@
 
 SPEC = """\
 tunec: 1
-model: llama-3.2-1b
+model: llama-3.2-1b-instruct
 method: lora
 data: {train: train.jsonl, samples: 10000, sequence: 1024}
 hardware: a100-80g-x8

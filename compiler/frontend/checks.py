@@ -233,7 +233,7 @@ _FILES: Final = frozenset(
     {
         *(("model",), ("model", "path"), ("model", "config"), ("hardware",), ("calibration",)),
         *(("data",), ("data", "train"), ("data", "train", "path"), ("data", "evaluation")),
-        ("data", "evaluation", "path"),
+        *(("data", "evaluation", "path"), ("data", "chat_template")),
         *(("data", "lengths"), ("train", "output"), ("run", "script")),
     }
 )
@@ -241,6 +241,7 @@ _FILES: Final = frozenset(
 FILE_SLOTS: Final = frozenset(
     {
         *("model.path", "data.train", "data.more", "data.references", "data.evaluation"),
+        "data.chat_template",
         *("zero.nvme_path", "launch.script", "runtime.output"),
     }
 )

@@ -189,7 +189,11 @@ UNSAID_WORDS: Final[Mapping[str, str]] = {
         for key in ("split", "config")
     },
     **dict.fromkeys(
-        ("chat_template", "prompt_template", "template", "columns", "text_column"),
+        ("prompt_template", "template"),
+        "write the path of a Jinja file, or `plain`, at `data.chat_template`",
+    ),
+    **dict.fromkeys(
+        ("columns", "text_column"),
         "a spec names the form of records alone (`format` under `data`): "
         "give the trainer's own key below `extra`",
     ),

@@ -84,9 +84,7 @@ class Data(Struct, frozen=True):
     """What one sample is and how many there are."""
 
     train: Annotated[str, "training data: file, directory or data set name"]
-    more: Annotated[
-        tuple[str, ...], "more data of the same epoch; what it sees n times is listed n times"
-    ]
+    more: Annotated[tuple[str, ...], "more data of the epoch; what it sees n times stands n times"]
     limits: Annotated[
         tuple[int, ...], "most samples of each, from its first on; 0: all; empty: all of each"
     ]
@@ -95,6 +93,7 @@ class Data(Struct, frozen=True):
     format: Annotated[
         DataFormat | None, "what a record looks like; none: as the trainer reads data by default"
     ]
+    chat_template: Annotated[str | None, "`plain`, or a Jinja file; none: the tokenizer's own"]
     samples: Annotated[int | None, "training samples of an epoch; none: unknown", "samples"]
     sequence: Annotated[int, "most text tokens in one sample; 0 for diffusion", "tokens"]
     packing: Annotated[bool, "whether several samples share one sequence"]

@@ -23,6 +23,7 @@ from tunec.compiler.passes.data_parts import (
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
 from tunec.schemas.data_paths import Chosen, chosen, is_chosen, usual_split
 from tunec.schemas.models.architecture import Architecture, ImageTokens
+from tunec.schemas.terms import PLAIN_TEMPLATE
 from tunec.schemas.training_data import Data, parts
 
 
@@ -35,6 +36,7 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     why = as_given(data, "evaluation", "not given")
     scribe.say("data.evaluation", _evaluation(data), why, spec("data.evaluation"))
     _format(scribe)
+    _chat_template(scribe)
     say_samples(scribe, limits)
     _sequence(scribe)
     _packing(scribe)
@@ -66,6 +68,27 @@ def _format(scribe: Scribe) -> None:
         _misfit(scribe, "data.format", "samples with images are messages", _TEXT)
     why = as_given(intent.data, "format", "not given: as the trainer reads data by default")
     scribe.say("data.format", None if given == "messages" else given, why, spec("data.format"))
+
+
+def _chat_template(scribe: Scribe) -> None:
+    """Decide how conversations become texts; by default, as the tokenizer has it."""
+    data, kind = scribe.facts.spec.data, scribe.facts.model.architecture.kind
+    given = data.chat_template
+    if given is not None and kind not in ("causal-lm", "vision-language"):
+        _misfit(scribe, "data.chat_template", f"{_of(kind)} reads no conversations")
+    elif given is not None and data.format in _OF_TEXT:
+        scribe.error(
+            "E0802",
+            f"data.chat_template has no effect: records of the format {data.format} are no "
+            "conversations",
+            "data.chat_template",
+            help="remove data.chat_template, or write the format of the records",
+        )
+    elif given == PLAIN_TEMPLATE and kind != "causal-lm" and _images_of_a_sample(scribe):
+        why = "the plain template has no place for images"
+        _misfit(scribe, "data.chat_template", why, ", or give the path of a template that has")
+    why = as_given(data, "chat_template", "not given: the tokenizer's own")
+    scribe.say("data.chat_template", given, why, spec("data.chat_template"))
 
 
 def _whole_pictures(scribe: Scribe) -> None:

@@ -40,6 +40,7 @@ _TOLD: Final[Mapping[str, str]] = {
 _NEEDED: Final[Mapping[str, str]] = {
     "attention.implementation": "attention",
     "data.format": "data.format",
+    "data.chat_template": "data.chat_template",
     "data.packing": "data.packing",
     "precision.deprecated_fp16": "precision.deprecated_fp16",
     "optimizer.beta1": "train.optimizer.beta1",

@@ -9,6 +9,7 @@ from tunec.compiler.target import Json, constant, derived
 from tunec.schemas.data_paths import (
     FORMATS,
     Record,
+    builder_of,
     chosen,
     data_kind,
     data_name,
@@ -17,6 +18,7 @@ from tunec.schemas.data_paths import (
 )
 from tunec.schemas.terms import DataFormat
 from tunec.targets.axolotl.packages import WRITTEN
+from tunec.targets.chat_template import template_named, template_path
 from tunec.targets.rows import (
     TRAINING_DATA,
     has_images,
@@ -59,7 +61,8 @@ _USUAL: Final[Mapping[str, Json]] = {
     "message_property_mappings": {"role": "role", "content": "content"},
     "field": "text",
 }
-"""The defaults of these keys."""
+"""The defaults of these keys. `ds_type` follows from a file's suffix: axolotl 0.8.1 to 0.19.0
+utils/data/shared.py `get_dataset_type`."""
 _WHERE: Final = frozenset({"path", "name", "split"})
 
 
@@ -78,8 +81,9 @@ def _type(plan: Plan) -> Mapping[str, Json]:
 
 def _said_of_records(part: Mapping[str, Any]) -> Mapping[str, Json]:
     """A data set's keys about its records, without keys that hold their default."""
+    usual = {**_USUAL, "ds_type": builder_of(str(part.get("path")))}
     said = {key: each for key, each in part.items() if key not in _WHERE and each is not None}
-    return {key: each for key, each in said.items() if _USUAL.get(key) != each}
+    return {key: each for key, each in said.items() if usual.get(key) != each}
 
 
 def _formats(found: Mapping[str, Json]) -> list[DataFormat | None] | None:
@@ -184,6 +188,23 @@ _IMAGES: Final = (
     ),
     constant("remove_unused_columns", False, f"{_COLLATORS}: it needs messages", when=has_images),
 )
+
+
+def _write_template(plan: Plan) -> Mapping[str, Json]:
+    path = template_path(plan, "axolotl")
+    if path is None:
+        return {"chat_template": _OF_TOKENIZER}
+    return {"chat_template": "jinja", "chat_template_jinja": path}
+
+
+def _read_template(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The template: the tokenizer's, or a file; Axolotl's own templates have no slot."""
+    if found.get("chat_template", _OF_TOKENIZER) == _OF_TOKENIZER:
+        return {"data.chat_template": None}
+    return template_named(found.get("chat_template_jinja"), "axolotl")
+
+
+_OF_TOKENIZER: Final = "tokenizer_default"
 _SAMPLES: Final = (
     *length("sequence_len", 512, _CONFIG, _CONFIG),
     row(
@@ -213,11 +234,15 @@ _SAMPLES: Final = (
         since=WRITTEN,
         when=is_supervised,
     ),
-    constant(
-        "chat_template",
-        "tokenizer_default",
-        "axolotl 0.13.2 to 0.19.0 utils/chat_templates `get_chat_template`",
-        since=WRITTEN,
+    row(
+        ("chat_template", "chat_template_jinja"),
+        ("data.chat_template",),
+        _write_template,
+        _read_template,
+        "axolotl 0.13.2 to 0.19.0 utils/chat_templates/base.py `get_chat_template`: the text or "
+        "the path of a template",
+        absent={"data.chat_template": None},
+        yields=True,
     ),
 )
 

@@ -31,6 +31,7 @@ from tunec.targets.axolotl.packages import (
 )
 from tunec.targets.axolotl.refusals import REFUSALS
 from tunec.targets.axolotl.training import BATCH, OPTIMIZER, RUNTIME, SCHEDULE, TIMES
+from tunec.targets.chat_template import plain_template
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE as DEEPSPEED_PACKAGE
 from tunec.targets.deepspeed.reader import TRAINER
@@ -251,7 +252,7 @@ TARGET: Final = Target(
     supported=SUPPORTED,
     latest=RELEASES[-1],
     releases=RELEASES,
-    files=(CONFIG, ds_config(TRAINER, when=on_deepspeed)),
+    files=(CONFIG, plain_template(), ds_config(TRAINER, when=on_deepspeed)),
     cannot=_CANNOT,
     needs=_needs,
     check=refusing("axolotl", REFUSALS),
@@ -268,6 +269,7 @@ TARGET: Final = Target(
     run_by="trl",
     counting=counting,
     records=records,
+    template_key=lambda *_: "chat_template",
     verify="tunec.targets.axolotl.verify",
 )
 """The files that `axolotl train` reads."""

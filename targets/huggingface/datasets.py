@@ -13,7 +13,14 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, limited_data, training_data
 from tunec.compiler.target import ALWAYS, Cannot, Entry, Json, derived
-from tunec.schemas.data_paths import BUILDERS, chosen, data_kind, data_name, usual_split, with_first
+from tunec.schemas.data_paths import (
+    builder_of,
+    chosen,
+    data_kind,
+    data_name,
+    usual_split,
+    with_first,
+)
 from tunec.targets.huggingface.packages import TRL
 from tunec.targets.rows import TRAINING_DATA, loaded_parts
 
@@ -88,7 +95,7 @@ def _builder(path: str) -> str | None:
     kind = data_kind(path)
     if kind == "directory":
         return "any"
-    return BUILDERS.get(PurePosixPath(path).suffix.lower()) if kind != "name" else None
+    return builder_of(path) if kind != "name" else None
 
 
 def _is_loaded(plan: Plan) -> bool:

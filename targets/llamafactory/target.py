@@ -45,7 +45,12 @@ from tunec.targets.read_only import schema_of
 from tunec.targets.rows import is_supervised, row
 from tunec.targets.scripts.launchers import without_rank_flag
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import beside_fsdp_and_rewards, other_releases, own_columns
+from tunec.targets.trainers import (
+    beside_fsdp_and_rewards,
+    other_releases,
+    own_columns,
+    taking_the_tokenizers_template,
+)
 
 _MARKS: Final = frozenset(
     {
@@ -208,6 +213,10 @@ _CANNOT: Final = {
     "model.kind": Cannot(
         "LLaMA-Factory trains models that write text", True, ("causal-lm", "vision-language")
     ),
+    **taking_the_tokenizers_template(
+        "it has templates of its own, by name: `extra: {llamafactory: {template: default}}` puts "
+        "roles in words, for a tokenizer that has none"
+    ),
     "loss.path": Cannot("it computes all logits, or Liger fuses the loss", True, ("full",)),
     "model.trust_remote_code": Cannot("a row says it"),
     "adapter.targets": Cannot("names within the language model say it"),
@@ -288,6 +297,7 @@ TARGET: Final = Target(
     takes_one_row=lambda plan, dialect: plan.data.packing and dialect[PACKAGE] >= _NEAT[1],
     counting=counting,
     records=records,
+    template_key=lambda *_: "template",
     verify="tunec.targets.llamafactory.verify",
 )
 """The target for `llamafactory-cli train`."""

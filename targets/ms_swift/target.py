@@ -51,6 +51,7 @@ from tunec.targets.trainers import (
     other_releases,
     own_columns,
     reading_formats,
+    taking_the_tokenizers_template,
 )
 
 _OWN: Final = frozenset(
@@ -159,6 +160,9 @@ _CANNOT: Final = {
         "ms-swift trains models that write text", True, ("causal-lm", "vision-language")
     ),
     "model.trust_remote_code": Cannot("it is on in every run"),
+    **taking_the_tokenizers_template(
+        "it has templates of its own, by name, and one for each model that it knows"
+    ),
     "loss.path": Cannot("it computes all logits, or Liger fuses the loss", True, ("full",)),
     **reading_formats(
         "it knows records by their columns, and puts its chat template around every text",

@@ -13,6 +13,7 @@ from tunec.schemas.data_paths import (
     usual_split,
     with_first,
 )
+from tunec.targets.chat_template import template_path, template_row
 from tunec.targets.nemo_automodel.packages import SOURCE
 from tunec.targets.rows import TRAINING_DATA, evaluates, row, training_parts
 
@@ -109,6 +110,10 @@ def _is_columns(plan: Plan) -> bool:
     return plan.data.format == "prompt-completion"
 
 
+def _is_chat(plan: Plan) -> bool:
+    return not _is_columns(plan)
+
+
 def _mapping(section: str, plan: Plan) -> Mapping[str, Json]:
     columns = _MAPPING if _is_columns(plan) else {}
     return {f"{section}.column_mapping.{role}": column for role, column in columns.items()}
@@ -142,6 +147,7 @@ def foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
             yield key, f"its own `{kind}` makes prompts and answers of the data's columns"
 
 
+_TEMPLATE: Final = f"{_SETS}/chat_dataset.py `ChatDataset.chat_template`: the text or the path"
 DATA: Final[tuple[Entry, ...]] = (
     row(
         (f"{_TRAIN}._target_", *(f"{_TRAIN}.column_mapping.{role}" for role in _ROLES)),
@@ -172,6 +178,13 @@ DATA: Final[tuple[Entry, ...]] = (
         _read_held_out,
         f"{SOURCE} recipes/_typed_config.py `validation_dataloaders`",
         absent={"data.evaluation": None},
+    ),
+    template_row(f"{_TRAIN}.chat_template", "nemo-automodel", _TEMPLATE, when=_is_chat),
+    derived(
+        f"{_HELD_OUT}.chat_template",
+        lambda plan: template_path(plan, "nemo-automodel"),
+        _TEMPLATE,
+        when=lambda plan: evaluates(plan) and _is_chat(plan),
     ),
     same(_LENGTH, "data.sequence", f"{_SETS}/chat_dataset.py `ChatDataset`"),
     derived(f"{_HELD_OUT}.seq_length", lambda plan: plan.data.sequence, f"{_SETS}", when=evaluates),

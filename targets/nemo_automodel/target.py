@@ -13,6 +13,7 @@ from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target
 from tunec.schemas.data_paths import Record
 from tunec.schemas.spec import Spec
+from tunec.targets.chat_template import plain_template
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.huggingface.text_layers import SAME_NAMES, layer_names
@@ -199,7 +200,7 @@ TARGET: Final = Target(
     supported=SUPPORTED,
     latest=RELEASES[-1],
     releases=RELEASES,
-    files=(CONFIG,),
+    files=(CONFIG, plain_template()),
     cannot=_CANNOT,
     requires=_REQUIRES,
     needs=_needs,
@@ -211,6 +212,7 @@ TARGET: Final = Target(
     run_by="trl",
     counting=counting,
     records=records,
+    template_key=lambda *_: "dataset.chat_template",
     verify="tunec.targets.nemo_automodel.verify",
 )
 """The target for the recipe of NeMo AutoModel."""

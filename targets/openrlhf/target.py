@@ -61,6 +61,7 @@ from tunec.targets.trainers import (
     evaluating_by_loss,
     other_releases,
     reading_formats,
+    taking_the_tokenizers_template,
     writing_text,
 )
 
@@ -147,6 +148,7 @@ _CANNOT: Final = {
     **beside_fsdp_and_rewards(),
     **evaluating_by_loss("OpenRLHF"),
     **adding_no_noise("OpenRLHF"),
+    **taking_the_tokenizers_template("it is given the text of a template, and no file"),
     **reading_formats(
         "its files name the column `messages`, of which every answer is learned, or texts as "
         "prompt and completion",
@@ -240,6 +242,7 @@ TARGET: Final = Target(
     run_by="trl",
     counting=counting,
     records=records,
+    template_key=lambda *_: "data.tokenizer_chat_template",
     verify="tunec.targets.openrlhf.verify",
 )
 """The target for OpenRLHF's trainers of SFT and DPO."""

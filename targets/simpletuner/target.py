@@ -157,7 +157,10 @@ _CANNOT: Final = {
     },
     **supervised("SimpleTuner"),
     **adding_no_noise("SimpleTuner"),
-    "data.format": Cannot("pictures and their captions are files"),
+    **{
+        f"data.{name}": Cannot("pictures and their captions are files")
+        for name in ("format", "chat_template")
+    },
     "model.kind": Cannot("SimpleTuner trains diffusion models", True, ("diffusion",)),
     "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),
     "model.published": Cannot("the files of the model itself say it"),

@@ -6,6 +6,8 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, in_every_plan, same
 from tunec.schemas.frozen import replace
+from tunec.schemas.models.chat_templates import turn_end
+from tunec.targets.chat_template import template_row
 from tunec.targets.huggingface.datasets import NOT_LOADED, data_of
 from tunec.targets.huggingface.methods import moving_activations
 from tunec.targets.huggingface.model import MODEL, QUANTIZATION, WIDENING, trust, widening
@@ -283,7 +285,31 @@ _REWARDED: Final = (
     ),
 )
 
-SFT_ENTRIES: Final = _SFT
+
+def _turn_end(plan: Plan) -> str | None:
+    """The end token of conversations, at which the trained model has to stop."""
+    is_own = plan.data.chat_template is None and plan.data.format in (None, "sharegpt")
+    return turn_end(plan.model.path) if is_own else None
+
+
+SFT_ENTRIES: Final = (
+    *_SFT,
+    derived(
+        "eos_token",
+        _turn_end,
+        "trl 0.17.0 to 1.16.0 trainer/sft_config.py `SFTConfig`: absent, the tokenizer's",
+        since="0.17",
+        package=TRL,
+    ),
+    template_row(
+        "chat_template_path",
+        "trl",
+        "trl 0.19.1 to 1.16.0 trainer/sft_trainer.py `SFTTrainer.__init__`: a file of Jinja, or a "
+        "model whose tokenizer has one",
+        since="0.19",
+        package=TRL,
+    ),
+)
 READ_ENTRIES: Final = (
     *_SHARED,
     _rate("trl 0.8.6 to 1.16.0 trainer/kto_config.py, reward_config.py, rloo_config.py", ()),

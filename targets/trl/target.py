@@ -8,6 +8,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_every_plan, on_deepspeed
 from tunec.schemas.data_paths import FORMATS, Record
+from tunec.targets.chat_template import plain_template
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.card_file import card_of
@@ -18,8 +19,13 @@ from tunec.targets.huggingface.methods import Method, method_of
 from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
 from tunec.targets.huggingface.sft import SFT
 from tunec.targets.huggingface.target import CANNOT, compute_dtype
+from tunec.targets.rows import is_supervised
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import evaluating_by_loss, reading_formats
+from tunec.targets.trainers import (
+    evaluating_by_loss,
+    reading_formats,
+    taking_the_tokenizers_template,
+)
 from tunec.targets.trl.packages import companions, schema_of
 from tunec.targets.trl.refusals import REFUSALS
 from tunec.targets.trl.rows import DPO_ENTRIES, GRPO_ENTRIES, SFT_ENTRIES
@@ -64,6 +70,7 @@ GRPO_CONFIG: Final = File(
 )
 
 CARD: Final = card_of("trl", in_every_plan)
+TEMPLATE: Final = plain_template(is_supervised)
 
 _KINDS: Final = ("causal-lm", "vision-language")
 _UNTOUCHED: Final = Cannot("it has no effect under this objective")
@@ -77,6 +84,9 @@ _CANNOT: Final = {
         "sharegpt",
         "prompt-completion",
         "text",
+    ),
+    **taking_the_tokenizers_template(
+        "`trl sft` is given a template from 0.19 on; `trl dpo` and `trl grpo` are given none"
     ),
     "generation.engine_sleeps": Cannot(
         "from 0.23 on TRL lets vLLM sleep, where it is on the devices that train", True, (False,)
@@ -120,13 +130,32 @@ def _records(plan: Plan) -> tuple[Record, ...]:
     return (Record(("messages",)), Record(("conversations",)), *texts)
 
 
+def _template_key(plan: Plan, version: Version) -> str:
+    """The key, in releases that put no template of their own in place of a missing one.
+
+    trl 0.17.0 to 0.18.2 scripts/sft.py `setup_chat_format`, 0.19.1 to 0.22.2 trainer/sft_trainer.py
+    `clone_chat_template`; until 0.23 scripts/dpo.py `SIMPLE_CHAT_TEMPLATE`.
+    """
+    first, last = {"sft": ("0.17", "0.23"), "dpo": ("0", "0.24")}.get(
+        plan.objective.kind, ("0", "0")
+    )
+    return "" if Version(first) <= version < Version(last) else "chat_template_path"
+
+
 TARGET: Final = Target(
     name="trl",
     package=TRL,
     supported=TRL_RELEASES.supported,
     latest=TRL_RELEASES.latest,
     releases=TRL_RELEASES.releases,
-    files=(SFT_CONFIG, DPO_CONFIG, GRPO_CONFIG, CARD, ds_config(TRAINER, when=on_deepspeed)),
+    files=(
+        SFT_CONFIG,
+        DPO_CONFIG,
+        GRPO_CONFIG,
+        CARD,
+        TEMPLATE,
+        ds_config(TRAINER, when=on_deepspeed),
+    ),
     cannot=_CANNOT,
     check=refusing("trl", REFUSALS, compares_in_text=True),
     beside={"transformers": TRANSFORMERS, PACKAGE: DEEPSPEED},
@@ -137,5 +166,6 @@ TARGET: Final = Target(
     takes_fsdp=True,
     counting=counting,
     records=_records,
+    template_key=_template_key,
     verify="tunec.targets.trl.verify",
 )

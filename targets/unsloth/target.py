@@ -16,7 +16,12 @@ from tunec.targets.huggingface.text_layers import SAME_NAMES, layer_names
 from tunec.targets.read_only import schema_of
 from tunec.targets.rows import has_adapter
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import other_releases, reading_formats, supervised
+from tunec.targets.trainers import (
+    other_releases,
+    reading_formats,
+    supervised,
+    taking_the_tokenizers_template,
+)
 from tunec.targets.unsloth.adapter import ADAPTER, QUANTIZATION
 from tunec.targets.unsloth.migration import LEAVES
 from tunec.targets.unsloth.model import DATA, MODEL
@@ -135,6 +140,7 @@ _CANNOT: Final = {
         True,
         ("sdpa", "flash_attention_2"),
     ),
+    **taking_the_tokenizers_template("its file has no key for a template"),
     "data.images": Cannot("the data has them, and it looks for them there"),
     **reading_formats(
         "it knows records by their columns; others it would guess at", "sharegpt", "alpaca"

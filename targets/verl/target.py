@@ -20,6 +20,7 @@ from tunec.targets.trainers import (
     other_releases,
     reading_formats,
     supervised,
+    taking_the_tokenizers_template,
     training_plainly,
     writing_text,
 )
@@ -143,6 +144,7 @@ _CANNOT: Final = {
     **CANNOT,
     **supervised("verl"),
     **training_plainly("verl"),
+    **taking_the_tokenizers_template("it is given the text of a template, and no file"),
     **reading_formats("it reads lists of messages with role and content"),
     **{slot: Cannot("one process shards nothing") for slot in SLOTS if slot.startswith("fsdp.")},
     "objective.kind": Cannot("no program of verl trains towards pairs", True, ("sft", "grpo")),

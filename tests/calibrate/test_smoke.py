@@ -11,7 +11,7 @@ from tunec.compiler.calibrate.smoke import judged
 SPEC = {
     "tunec": 1,
     "name": "invoices",
-    "model": "llama-3.2-1b",
+    "model": "llama-3.2-1b-instruct",
     "method": "lora",
     "data": {"train": "train.jsonl", "evaluation": "held.jsonl", "samples": 10000, "sequence": 512},
     "hardware": "a100-80g-x2",

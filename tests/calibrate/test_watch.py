@@ -13,7 +13,7 @@ import tunec.compiler.watch
 SPEC = {
     "tunec": 1,
     "name": "invoices",
-    "model": "llama-3.2-1b",
+    "model": "llama-3.2-1b-instruct",
     "method": "lora",
     "data": {"train": "train.jsonl", "samples": 100, "sequence": 512},
     "hardware": "a100-80g-x2",

@@ -33,7 +33,7 @@ PAIRS = {
 }
 
 
-def told(folder, target, objective="sft", train="train.jsonl", model="llama-3.2-1b"):
+def told(folder, target, objective="sft", train="train.jsonl", model="llama-3.2-1b-instruct"):
     data = {"train": train, "samples": 5000, "sequence": 1024}
     spec = {"tunec": 1, "model": model, "method": "lora", "objective": objective}
     (folder / "spec.json").write_text(json.dumps({**spec, "data": data, "hardware": "h100-80g-x1"}))

@@ -8,7 +8,7 @@ from tests.cli.shell import Shell
 
 SPEC = {
     "tunec": 1,
-    "model": "llama-3.1-8b",
+    "model": "llama-3.1-8b-instruct",
     "method": "lora",
     "data": {"train": "data/train.jsonl", "samples": 5000, "sequence": 1024},
     "hardware": "h100-x2",

@@ -14,11 +14,21 @@ from docs import try_out
 from tests.review.browser import Browser, browser, missing
 
 SPECS = (
-    {"model": "llama-3.1-8b", "method": "lora", "hardware": "a100-80g-x8", "sequence": "2048"},
+    {
+        "model": "llama-3.1-8b-instruct",
+        "method": "lora",
+        "hardware": "a100-80g-x8",
+        "sequence": "2048",
+    },
     {"model": "qwen3-8b", "method": "qlora", "hardware": "rtx-4090-x2", "sequence": "4096"},
     {"model": "llama-3.2-3b", "method": "full", "hardware": "h100-sxm-x4", "memory": "72GiB"},
 )
-LACKS = {"model": "llama-3.1-8b", "method": "full", "hardware": "p100-x1", "sequence": "2048"}
+LACKS = {
+    "model": "llama-3.1-8b-instruct",
+    "method": "full",
+    "hardware": "p100-x1",
+    "sequence": "2048",
+}
 
 
 def absent() -> str | None:

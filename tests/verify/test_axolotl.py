@@ -65,7 +65,7 @@ def test_kernels_that_the_account_lacks_are_off():
 
 def rewarded(release, asked, method="full", **more):
     spec = {
-        "model": "llama-3.2-1b",
+        "model": "llama-3.2-1b-instruct",
         "method": method,
         "data": {"train": "train.jsonl", "samples": 5000, "sequence": 1024},
         "objective": {"grpo": {"rewards": ["rewards.correct"], **asked}},

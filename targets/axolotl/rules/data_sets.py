@@ -14,6 +14,7 @@ from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
+from tunec.schemas.models.chat_templates import lacks_template
 
 _LISTS: Final = ("datasets", "test_datasets")
 _MEANT: Final = {
@@ -218,3 +219,28 @@ def _section_finding(section: str, name: str, at: Place, keys: frozenset[str]) -
         ("a key that the schema of a section does not have is silently dropped",),
         *meant(at, nearest_one(name, keys)),
     )
+
+
+@rule("error", "load", consumers=("axolotl",), reads=("axolotl:base_model",))
+def template_the_tokenizer_lacks(run: LintContext) -> Iterator[Finding]:
+    """Conversations are formed by the chat template of a tokenizer that has none."""
+    source = lacks_template(run.model_name or "")
+    for document in configs(run) if source else ():
+        if document.value("chat_template", _OF_TOKENIZER) != _OF_TOKENIZER:
+            continue
+        every = dict[str, dict[str, Place]]()
+        for name, at in items(document, "datasets"):
+            every.setdefault(at.path.rpartition(".")[0], {})[name] = at
+        for each in every.values():
+            kind = each.get("type")
+            if kind and kind.value == "chat_template" and "chat_template" not in each:
+                yield Finding(
+                    f"the tokenizer of {run.model_name} has no chat template",
+                    (kind.label("formed by it"),),
+                    (f"its tokenizer_config.json names none: {source}",),
+                    "write chat_template: jinja with chat_template_jinja, or name a template of "
+                    "Axolotl whose tokens the model knows",
+                )
+
+
+_OF_TOKENIZER: Final = "tokenizer_default"

@@ -99,6 +99,7 @@ _DATA = Data(
     references=(),
     evaluation=None,
     format=None,
+    chat_template=None,
     samples=None,
     sequence=2048,
     packing=True,

@@ -1,0 +1,85 @@
+"""The chat template: the plain one that is written into a bundle, and rows that name a template."""
+
+import posixpath
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, File, Json, in_every_plan
+from tunec.schemas.terms import PLAIN_TEMPLATE
+
+NAME: Final = "chat_template.jinja"
+PLAIN: Final = """\
+{{- bos_token }}
+{%- for message in messages %}
+    {%- if message['role'] == 'assistant' %}
+        {{- 'Assistant: ' + message['content'] | trim + eos_token + '\\n\\n' }}
+    {%- else %}
+        {{- message['role'] | capitalize + ': ' + message['content'] | trim + '\\n\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- 'Assistant:' }}
+{%- endif %}
+"""
+"""It needs no token that the tokenizer lacks: roles are words, and an answer ends with the
+tokenizer's own end token, at which generation stops."""
+
+
+def plain_template(when: Callable[[Plan], bool] = in_every_plan) -> File:
+    """The file of the plain template, in the plans of `when` that have it."""
+    return File(
+        name=NAME,
+        format="text",
+        entries=(),
+        recognise=lambda _: False,
+        when=lambda plan: when(plan) and plan.data.chat_template == PLAIN_TEMPLATE,
+        render=lambda _values, _header: PLAIN,
+        parse=lambda _: {},
+    )
+
+
+def template_path(plan: Plan, target: str) -> str | None:
+    """The path of a plan's template, as its program sees it from the root of the bundle."""
+    said = plan.data.chat_template
+    return posixpath.join(target, NAME) if said == PLAIN_TEMPLATE else said
+
+
+def template_named(path: Json, target: str) -> Mapping[str, Any]:
+    """The slot's value for a path of a template; a name on the Hub is no file, and has none."""
+    if not isinstance(path, str) or not path.endswith(_JINJA):
+        return {}
+    is_plain = path == posixpath.join(target, NAME)
+    return {"data.chat_template": PLAIN_TEMPLATE if is_plain else path}
+
+
+_JINJA: Final = (".jinja", ".j2")
+
+
+def template_row(
+    key: str,
+    target: str,
+    source: str,
+    *,
+    since: str | None = None,
+    when: Callable[[Plan], bool] = in_every_plan,
+    package: str = "",
+) -> Entry:
+    """The row of a key that holds the path of a template."""
+
+    def write(plan: Plan) -> Mapping[str, Json]:
+        path = template_path(plan, target)
+        return {} if path is None else {key: path}
+
+    return Entry(
+        (key,),
+        ("data.chat_template",),
+        write,
+        lambda found: template_named(found[key], target),
+        source,
+        since=since,
+        absent=((ALWAYS, {"data.chat_template": None}),),
+        when=when,
+        package=package,
+        yields=True,
+    )
