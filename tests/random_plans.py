@@ -123,17 +123,13 @@ def _data(draw: st.DrawFn, values: Values) -> Values:
     more = () if given else draw(st.just(()) | st.lists(_PATHS, max_size=3).map(tuple))
     number = len(more) + 1
     limits = st.lists(st.integers(0, 10**6), min_size=number, max_size=number).map(tuple)
-    form = draw(st.sampled_from(formats)) if is_text else None
-    is_chat = is_text and form in (None, "sharegpt")
-    templates = st.none() | st.just("plain") | _PATHS.map(lambda name: f"{name}.jinja")
-    return {
+    found = {
         "data.train": draw(_PATHS | _PATHS.map(lambda name: f"{name}.jsonl")),
         "data.more": more,
         "data.limits": draw(st.just(()) | limits.filter(any)) if is_text else (),
         "data.references": given,
         "data.evaluation": None if given else draw(st.none() | _PATHS),
-        "data.format": form,
-        "data.chat_template": draw(templates) if is_chat else None,
+        "data.format": draw(st.sampled_from(formats)) if is_text else None,
         "data.samples": draw(st.none() | st.integers(1, 10**7)),
         "data.sequence": 0 if paints else draw(st.integers(1, 2**17)),
         "data.packing": kind == "causal-lm" and draw(st.booleans()),
@@ -143,6 +139,9 @@ def _data(draw: st.DrawFn, values: Values) -> Values:
         "data.image_tokens": tokens,
         "data.vision_tokens": 4 * tokens,
     }
+    is_chat = is_text and found["data.format"] in (None, "sharegpt")
+    template = (None, "plain", "template.jinja")[len(more) % 3] if is_chat else None
+    return {**found, "data.chat_template": template}
 
 
 @st.composite

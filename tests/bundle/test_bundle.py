@@ -15,7 +15,7 @@ from tunec.targets.registry import TARGETS
 
 SPEC = {
     "tunec": 1,
-    "model": "llama-3.1-8b",
+    "model": "llama-3.1-8b-instruct",
     "method": "lora",
     "data": {"train": "train.jsonl", "samples": 10_000, "sequence": 2048},
     "hardware": "a100-80g-x8",
@@ -221,7 +221,7 @@ def test_paths_of_the_user_are_placed_and_names_are_not(write):
     assert plan.data.train == "../../rows"
     assert plan.data.evaluation == "/data/dev.jsonl"
     assert plan.runtime.output == "../../runs/one"
-    assert plan.model.path == "meta-llama/Llama-3.1-8B"
+    assert plan.model.path == "meta-llama/Llama-3.1-8B-Instruct"
     hub = {**SPEC, "data": {**SPEC["data"], "train": "trl-lib/Capybara"}}
     assert write(hub, "huggingface").compiled.plans["huggingface"].data.train == "trl-lib/Capybara"
 

@@ -14,7 +14,7 @@ NAMES = {
     "a flag": "--config={mark}",
     "braces": "{{a,b}}\\{mark}",
 }
-SPEC = {"tunec": 1, "model": "llama-3.1-8b", "method": "lora", "hardware": "a100-80g-x8"}
+SPEC = {"tunec": 1, "model": "llama-3.1-8b-instruct", "method": "lora", "hardware": "a100-80g-x8"}
 TARGETS = {
     "trl": {"watch": True},
     "llamafactory": {},

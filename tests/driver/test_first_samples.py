@@ -10,7 +10,7 @@ from tunec.targets.registry import REGISTRY
 
 SPEC = """\
 tunec: 1
-model: llama-3.1-8b
+model: llama-3.1-8b-instruct
 method: lora
 data: {{train: {train}, {more}sequence: 1024}}
 hardware: a100-80g-x1

@@ -119,7 +119,7 @@ def test_places():
 
 @pytest.mark.parametrize("word", sorted(UNPLANNED))
 def test_a_way_to_adapt_that_is_no_method_says_what_to_write(word):
-    spec = {"tunec": 1, "model": "llama-3.1-8b", "method": word, "data": "train.jsonl"}
+    spec = {"tunec": 1, "model": "llama-3.1-8b-instruct", "method": word, "data": "train.jsonl"}
     (found,) = load_mapping({**spec, "hardware": "a100-80g-x1"}).diagnostics
     assert found.id == "E0304"
     assert found.fix is None

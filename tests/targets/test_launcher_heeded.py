@@ -8,7 +8,7 @@ from tunec.targets.registry import REGISTRY
 
 SPEC = """\
 tunec: 1
-model: llama-3.1-8b
+model: llama-3.1-8b-instruct
 method: full
 engine: fsdp
 data: {train: org/data, samples: 5000, sequence: 2048}

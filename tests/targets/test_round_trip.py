@@ -26,6 +26,8 @@ NAMES = ("deepspeed", "huggingface", "launch", "trl")
 
 def found(artifact: Artifact) -> Mapping[str, Found]:
     """The keys of an emitted text, through the same parsers that read anybody's files."""
+    if not artifact.values:
+        return {}  # a chat template has no keys
     if artifact.format == "shell":
         return found_in_script(artifact.text, artifact.name)
     if artifact.format == "text":
@@ -99,7 +101,7 @@ def test_emission_is_deterministic_and_files_are_recognised(case):
     target, plan, version = opened(case)
     artifacts, _ = emit(target, plan, version)
     assert emit(target, plan, version)[0] == artifacts
-    for artifact in artifacts:
+    for artifact in filter(lambda each: each.values, artifacts):
         file = recognise(target, dict(artifact.values))
         assert file is not None
         assert file.name == artifact.name
@@ -149,7 +151,7 @@ json_values = st.recursive(
 def test_reading_raises_for_no_document(data, name):
     target = TARGETS[name]
     version = Version(target.latest)
-    file = data.draw(st.sampled_from(target.files))
+    file = data.draw(st.sampled_from([each for each in target.files if each.entries]))
     keys = sorted({key for entry in file.entries for key in entry.keys})
     document = {
         key: Found(data.draw(json_values)) for key in data.draw(st.sets(st.sampled_from(keys)))
