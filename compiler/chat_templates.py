@@ -55,7 +55,7 @@ def missing_template(
 def _reads_others(loaded: Loaded, target: Target) -> bool:
     """Whether the spec passes data sets of the program's own form through."""
     passed = loaded.spec.extra.get(target.name, {}) if loaded.spec is not None else {}
-    rows = (row for file in target.files for row in file.entries)
+    rows = (row for file in target.files for row in file.entries) if passed else ()
     return any(set(row.keys) & passed.keys() for row in rows if _SAYING_DATA & {*row.slots})
 
 

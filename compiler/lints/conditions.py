@@ -162,12 +162,20 @@ def is_unknown(document: Document, condition: str) -> bool:
     return any(key in document.unknown for part in parse(condition) for key in part.keys)
 
 
-def items(document: Document, key: str) -> Iterator[tuple[str, Place]]:
-    """The keys of each mapping in a list: the key's name, and its place (`datasets[0].type`)."""
+def entries(document: Document, key: str) -> Iterator[Mapping[str, Place]]:
+    """The mappings in a list, each as the places of its keys by name (`datasets[0].type`)."""
     at = document.get(key)
     for number, node in enumerate((at.node.items if at is not None else None) or ()):
-        for name, child in (node.fields or {}).items():
-            yield name, Place(document, f"{key}[{number}].{name}", child)
+        yield {
+            name: Place(document, f"{key}[{number}].{name}", child)
+            for name, child in (node.fields or {}).items()
+        }
+
+
+def items(document: Document, key: str) -> Iterator[tuple[str, Place]]:
+    """The keys of each mapping in a list, each with its place."""
+    for each in entries(document, key):
+        yield from each.items()
 
 
 def is_checked(run: LintContext, since: str) -> bool:

@@ -193,18 +193,19 @@ _IMAGES: Final = (
 def _write_template(plan: Plan) -> Mapping[str, Json]:
     path = template_path(plan, "axolotl")
     if path is None:
-        return {"chat_template": _OF_TOKENIZER}
+        return {"chat_template": OF_TOKENIZER}
     return {"chat_template": "jinja", "chat_template_jinja": path}
 
 
 def _read_template(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """The template: the tokenizer's, or a file; Axolotl's own templates have no slot."""
-    if found.get("chat_template", _OF_TOKENIZER) == _OF_TOKENIZER:
+    if found.get("chat_template", OF_TOKENIZER) == OF_TOKENIZER:
         return {"data.chat_template": None}
     return template_named(found.get("chat_template_jinja"), "axolotl")
 
 
-_OF_TOKENIZER: Final = "tokenizer_default"
+OF_TOKENIZER: Final = "tokenizer_default"
+"""The word for the template of the tokenizer, and the default."""
 _SAMPLES: Final = (
     *length("sequence_len", 512, _CONFIG, _CONFIG),
     row(

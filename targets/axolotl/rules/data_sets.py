@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest_one
-from tunec.compiler.lints.conditions import items
+from tunec.compiler.lints.conditions import entries, items
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, meant
 from tunec.compiler.lints.facts.known_keys import keys_ever
@@ -15,6 +15,7 @@ from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.chat_templates import lacks_template
+from tunec.targets.axolotl.data import OF_TOKENIZER
 
 _LISTS: Final = ("datasets", "test_datasets")
 _MEANT: Final = {
@@ -226,12 +227,9 @@ def template_the_tokenizer_lacks(run: LintContext) -> Iterator[Finding]:
     """Conversations are formed by the chat template of a tokenizer that has none."""
     source = lacks_template(run.model_name or "")
     for document in configs(run) if source else ():
-        if document.value("chat_template", _OF_TOKENIZER) != _OF_TOKENIZER:
+        if document.value("chat_template", OF_TOKENIZER) != OF_TOKENIZER:
             continue
-        every = dict[str, dict[str, Place]]()
-        for name, at in items(document, "datasets"):
-            every.setdefault(at.path.rpartition(".")[0], {})[name] = at
-        for each in every.values():
+        for each in entries(document, "datasets"):
             kind = each.get("type")
             if kind and kind.value == "chat_template" and "chat_template" not in each:
                 yield Finding(
@@ -241,6 +239,3 @@ def template_the_tokenizer_lacks(run: LintContext) -> Iterator[Finding]:
                     "write chat_template: jinja with chat_template_jinja, or name a template of "
                     "Axolotl whose tokens the model knows",
                 )
-
-
-_OF_TOKENIZER: Final = "tokenizer_default"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.lints.conditions import check_need, items, needs
+from tunec.compiler.lints.conditions import check_need, entries, needs
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.training_loop import FLASH, KERNELS, configs, is_positive
@@ -162,10 +162,7 @@ def _data(document: Document) -> Iterator[Finding]:
 def _templates(document: Document) -> Iterator[Finding]:
     """A data set's chat template lacks its text, which is a separate key."""
     for key in ("datasets", "test_datasets"):
-        said = dict[str, dict[str, Place]]()
-        for name, at in items(document, key):
-            said.setdefault(at.path.rpartition(".")[0], {})[name] = at
-        for each in said.values():
+        for each in entries(document, key):
             template = each.get("chat_template")
             is_text = template is not None and template.value == "jinja"
             if template is not None and is_text and "chat_template_jinja" not in each:
