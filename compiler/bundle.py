@@ -20,6 +20,7 @@ from tunec.compiler.entry import entry, prepared, searched
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.local_paths import View, placed
+from tunec.compiler.python_releases import pythons, spelled
 from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
 from tunec.compiler.start_commands import PACKAGES, UNNAMED, Start
@@ -329,6 +330,7 @@ def _first(target: Target, plan: Plan) -> list[_Way]:
 def _packages(plan: Plan, header: Sequence[str]) -> Artifact:
     """requirements.txt: the packages that the run imports, in the releases of its files.
 
+    A comment names the releases of Python on which they install.
     torchvision is listed together with torch. Otherwise a package that requires it would install
     its newest release, and with that another torch.
     """
@@ -336,9 +338,12 @@ def _packages(plan: Plan, header: Sequence[str]) -> Artifact:
     first = ([f"--extra-index-url {index}"] if index else []) + [torch, "torchvision"]
     lines = [*(first if torch else []), *plan.job.packages]
     commands = _installed_by(torch, index, plan.job.packages)
-    comments = (f"# {each}" for each in (*header, *commands))
+    python = spelled(pythons(lines))
+    needed = (f"Python {python}",) if python else ()
+    comments = (f"# {each}" for each in (*header, *needed, *commands))
     text = "".join(f"{line}\n" for line in (*comments, *lines))
-    return Artifact(PACKAGES, "text", text, {"lines": lines, "commands": commands})
+    values = {"lines": lines, "commands": commands, "python": python}
+    return Artifact(PACKAGES, "text", text, values)
 
 
 def _installed_by(torch: str, index: str | None, packages: Sequence[str]) -> tuple[str, ...]:

@@ -91,6 +91,29 @@ _LibDumper: Final = (
 )
 
 
+def _as_text(dumper: Any, text: str) -> yaml.ScalarNode:
+    """A text of several lines as a block, such as a shell script; another one as usual."""
+    style = "|" if _reads_as_block(text) else None
+    node: yaml.ScalarNode = dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+    return node
+
+
+def _reads_as_block(text: str) -> bool:
+    """Whether a text has several lines, all of them printable, and no empty one at its end.
+
+    After a block with empty lines at its end PyYAML ends the document.
+    """
+    *lines, last = text.split("\n")
+    if not lines or not (last or lines[-1]):
+        return False
+    return all(each.isprintable() for each in (*lines, last))
+
+
+_Dumper.add_representer(str, _as_text)
+if _LibDumper is not None:
+    yaml.add_representer(str, _as_text, _LibDumper)
+
+
 def header_of(loaded: Loaded, plan: Plan) -> tuple[str, ...]:
     """The comment lines of a file whose format allows comments."""
     read = "".join(f"{name}:{digest}" for name, digest in loaded.files)

@@ -49,7 +49,9 @@ def _show_commands(results: list[Compiled], options: Namespace, session: Session
     for result in results:
         root = Path(options.output, _place(result.planned.loaded, options))
         if result.packages is not None:
-            session.note(f"install what it imports: {_installing(root, result.packages)}")
+            python = result.packages.values["python"]
+            on = f" on Python {python}" if python else ""
+            session.note(f"install what it imports{on}: {_installing(root, result.packages)}")
         if result.run is not None:
             entry = (root / result.run.name).as_posix()
             session.note(f"start it with: bash {shlex.quote(entry)}")

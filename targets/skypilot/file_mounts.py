@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.python_releases import preferred, pythons, spelled
 from tunec.compiler.target import ALWAYS, Entry, Json, derived
 from tunec.targets.launch.node_setup import (
     called,
@@ -36,9 +37,49 @@ def mounted(path: str) -> str | None:
 def _write_setup(plan: Plan) -> Mapping[str, Json]:
     """The user's lines and the installation, which a container does not need."""
     setup = plan.job.setup
-    installs = "" if plan.job.image else f"{torch_line(plan)}{packages_line(plan)}"
-    text = f"{setup_text(setup)}{called(setup)}{installs}"
-    return {"setup": text} if text else {}
+    text = f"{setup_text(setup)}{called(setup)}{_installed(plan)}"
+    return {"setup": f"set -e\n{text}"} if text else {}
+
+
+def _installed(plan: Plan) -> str:
+    """The lines that install torch and the packages, on a Python that they accept."""
+    lines = f"{torch_line(plan)}{packages_line(plan)}"
+    if plan.job.image or not lines:
+        return ""
+    return f"{_python(plan, make=True)}{lines}"
+
+
+def chosen_python(plan: Plan) -> str:
+    """The lines that find the Python in which `setup` installed the packages."""
+    return "" if plan.job.image else _python(plan, make=False)
+
+
+_PYTHON: Final = """\
+if ! python -c 'import sys; sys.exit(not ({first}) <= sys.version_info[:2] <= ({last}))'; then
+{make}  export PATH="${{HOME}}/{folder}/bin:${{PATH}}"
+fi
+"""
+_MAKE: Final = """\
+  [ -x ~/{folder}/bin/python ] || ~/.local/bin/uv venv --quiet --seed --python {python} ~/{folder}
+"""
+
+
+def _python(plan: Plan, *, make: bool) -> str:
+    """A Python that the packages accept, if the machine's own is another; empty if any is.
+
+    skypilot 0.9.3 to 0.13.0 install Miniconda with Python 3.10, 0.14.1 takes the image's, and all
+    of them install uv (sky/skylet/constants.py `CONDA_INSTALLATION_COMMANDS`,
+    `SKY_USER_ENV_CREATION_COMMANDS`, `SKY_UV_INSTALL_DIR`).
+    """
+    torch = [f"torch=={plan.job.torch}"] if plan.job.torch else []
+    found = pythons([*torch, *plan.job.packages])
+    if not spelled(found):
+        return ""
+    python = preferred(found)
+    folder = f"python{python}"
+    first, last = (each.replace(".", ", ") for each in (found[0], found[-1]))
+    made = _MAKE.format(folder=folder, python=python) if make else ""
+    return _PYTHON.format(first=first, last=last, make=made, folder=folder)
 
 
 def _read_installed(found: Mapping[str, Json]) -> Mapping[str, Any]:

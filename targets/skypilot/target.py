@@ -30,7 +30,7 @@ from tunec.targets.accelerate.ranks import counted
 from tunec.targets.delegation import by_trainer
 from tunec.targets.launch.node_setup import called, local_files, setup_text, without_setup
 from tunec.targets.launch.script import command, is_spread, parse
-from tunec.targets.skypilot.file_mounts import BROUGHT, TASK_SCHEMA, mounted
+from tunec.targets.skypilot.file_mounts import BROUGHT, TASK_SCHEMA, chosen_python, mounted
 from tunec.targets.skypilot.machines import MACHINES
 from tunec.targets.words import words_of
 
@@ -94,6 +94,7 @@ def _write_run(plan: Plan) -> Mapping[str, Json]:
         meeting += _hosts(per_node)
     setup = plan.job.setup
     prepared = f"set -euo pipefail\n{setup_text(setup)}{called(setup)}"
+    prepared += chosen_python(plan)
     return {"run": f"{prepared}{meeting}{command(values, _CONFIG, '')}\n"}
 
 

@@ -71,7 +71,8 @@ def test_a_second_run_writes_nothing(tunec, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
     again = tunec("compile", MIXED, "-o", tmp_path)
     told = (
-        f"install what it imports: pip install -r {tmp_path}/requirements.txt\n"
+        "install what it imports on Python 3.11 to 3.14: "
+        f"pip install -r {tmp_path}/requirements.txt\n"
         f"start it with: bash {tmp_path}/run.sh\n"
     )
     assert (again.code, again.err) == (0, told)

@@ -73,13 +73,30 @@ def test_a_list_that_occurs_twice_is_written_twice():
     assert "*id" not in render_yaml({"one": shared, "two": shared})
 
 
-@pytest.mark.parametrize("other", [1, "1", 1.0, True, {"in": [1]}, "two\nlines\n", "\\ \x07"])
+@pytest.mark.parametrize("other", [1, "1", 1.0, True, {"in": [1]}, "\\ \x07"])
 def test_entries_that_are_kept_are_those_of_the_whole(other):
     whole = {"a": {"b": [1, {"c": "no"}], "d": {}}, "e": [], "k" * 140: "x: y", "other": other}
     for _ in range(2):
         assert render_yaml(whole) == yaml.dump(
             whole, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=2**31 - 1
         )
+
+
+def test_a_script_is_written_as_a_block():
+    assert render_yaml({"a": {"run": 'cd x\nexec "$@" \\\n  --b\n'}, "c": 1}) == (
+        'a:\n  run: |\n    cd x\n    exec "$@" \\\n      --b\nc: 1\n'
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\n", "a\n\n", "  a\nb", "a \nb\n", "\ta\n", "a\n\x07", "\n a", "é\u2028\n", "#a\n---\n"],
+)
+def test_a_text_of_several_lines_comes_back(text):
+    assert yaml.safe_load(render_yaml({"key": text, "next": [text]})) == {
+        "key": text,
+        "next": [text],
+    }
 
 
 # ── faults ───────────────────────────────────────────────────────────────────────────────────────
