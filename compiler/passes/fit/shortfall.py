@@ -1,6 +1,6 @@
 """The report when no layout fits: how much memory is lacking, and which layout lacks least."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -157,7 +157,12 @@ def _reasons(problem: Problem, answer: Answer) -> list[str]:
     ruled_out: dict[str, list[Shape]] = {}
     for verdict in answer.verdicts:
         ruled_out.setdefault(describe(verdict, problem), []).append(verdict.shape)
-    return [
-        f"{every[0]}{f' and {len(every) - 1} more' if len(every) > 1 else ''}: {reason}"
-        for reason, every in ruled_out.items()
-    ]
+    return [f"{_first_of(every)}: {reason}" for reason, every in ruled_out.items()]
+
+
+def _first_of(layouts: Sequence[Shape]) -> str:
+    """One of the layouts, and the number of the others."""
+    first, others = layouts[0], len(layouts) - 1
+    if not others:
+        return f"{first}"
+    return f"{first} and {others} more layout{'s' if others > 1 else ''}"
