@@ -140,8 +140,8 @@ def _data(draw: st.DrawFn, values: Values) -> Values:
         "data.vision_tokens": 4 * tokens,
     }
     is_chat = is_text and found["data.format"] in (None, "sharegpt")
-    template = (None, "plain", "template.jinja")[len(more) % 3] if is_chat else None
-    return {**found, "data.chat_template": template}
+    templates = st.sampled_from((None, "plain", "template.jinja"))
+    return {**found, "data.chat_template": draw(templates) if is_chat else None}
 
 
 @st.composite

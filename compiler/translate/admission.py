@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.consumers.moved_keys import MOVED, Moved
-from tunec.compiler.consumers.schemas import known_releases
+from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.emit import schema
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.effective import CLASSES
+from tunec.compiler.lints.effective import CLASSES, releases_around
 from tunec.compiler.lints.facts.known_keys import fields_of
 from tunec.compiler.lints.kinds import kind_of
 from tunec.compiler.passthrough import is_known
@@ -25,6 +25,8 @@ PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
     "deepspeed": ("deepspeed",),
 }
 """The packages that define the keys of a kind of file."""
+_BASE: Final = "training_arguments"
+"""The class from which trainers inherit keys."""
 _PLUGINS: Final = "axolotl.integrations."
 
 
@@ -41,13 +43,28 @@ def knows(target: Target, file: File, dialect: Dialect, key: str) -> bool:
     """Whether the reader of a file has a key in a release, by its schema or its class."""
     known, top = schema_of(file, dialect), key.partition(".")[0]
     if known:
-        return top in known.get("properties", ()) and is_known(known, key)
-    classes = CLASSES.get(kind_of(target, file), ())
+        return _has(known, top, dialect) and (key == top or is_known(known, key))
     return any(
-        top in fields_of(stem, str(dialect[package]))
-        for stem, package in classes
+        _has(class_schema(stem, each), top, dialect)
+        for stem, package in CLASSES.get(kind_of(target, file), ())
         if package in dialect
+        for each in releases_around(stem, str(dialect[package]))
     )
+
+
+def _has(known: Mapping[str, Any], key: str, dialect: Dialect) -> bool:
+    """Whether a reader has a key; the running release of transformers decides about its own."""
+    is_there, beside = key in known.get("properties", ()), _transformers_beside(known)
+    if beside is None or "transformers" not in dialect:
+        return is_there
+    was, runs = (key in fields_of(_BASE, each) for each in (beside, str(dialect["transformers"])))
+    return is_there if was == runs else runs
+
+
+def _transformers_beside(known: Mapping[str, Any]) -> str | None:
+    """The release of transformers from which the keys of a schema were inherited."""
+    pins = (each.partition("==") for each in known.get("x-beside", ()))
+    return next((release for name, _, release in pins if name == "transformers"), None)
 
 
 def _is_ever_known(kind: str, key: str) -> bool:
