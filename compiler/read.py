@@ -41,7 +41,8 @@ def read_rows(
     target: Target, documents: Documents, dialect: Dialect
 ) -> Iterator[tuple[Entry, Definition]]:
     """What each row says of documents: in which runs that matters is for the row to say."""
-    for file in target.files:
+    in_code = (file.in_code for file in target.files if file.in_code is not None)
+    for file in (*target.files, *in_code):
         if file.name in documents:
             yield from _read_file(file, documents[file.name], dialect, target)
 

@@ -172,6 +172,8 @@ class File(Struct, frozen=True):
     """Dotted keys that hold the name of another file of the run, alone or among other words."""
     over: str = ""
     """For flags beside a config: the config file in which a flag replaces the key of that name."""
+    in_code: "File | None" = None
+    """The arguments by which a Python program sets the same; None: those of this file's names."""
     alone: "File | None" = None
     """The variant of this file for a run in which none of the files that it can name exists."""
     is_optional: bool = False

@@ -62,6 +62,7 @@ _UNSLOTH: Final = "unsloth"
 _BITS, _LORA = "transformers.BitsAndBytesConfig", "peft.LoraConfig"
 _LOAD: Final = "from_pretrained"
 _ADAPT: Final = "get_peft_model"
+LOAD_DATASET: Final = "datasets.load_dataset"
 RESPONSES: Final = "train_on_responses_only"
 """Unsloth's function that masks all but the answers."""
 _PATH: Final = "model_name_or_path"
@@ -131,7 +132,7 @@ def parse_cells(cells: Notebook) -> tuple[str, list[Diagnostic]]:
 
 @cached(64)
 def calls_of(name: str, text: str) -> Calls | None:
-    """The calls of trainers' classes, of Accelerate's, and of what loads a model or masks data."""
+    """The calls of trainers' classes, of Accelerate's, and of what loads a model or data."""
     cells = read_notebook(text, name)[0] if is_notebook(name) else None
     script, origin = (
         (text, Origin(name)) if cells is None else (parse_cells(cells)[0], cells.origin)
@@ -153,7 +154,11 @@ def imports_of(name: str, text: str) -> tuple[tuple[str, Node], ...]:
 
 
 def _is_called(origin: str) -> bool:
-    if _loads(origin) or (origin.startswith(_UNSLOTH) and origin.endswith(f".{RESPONSES}")):
+    if (
+        _loads(origin)
+        or origin == LOAD_DATASET
+        or (origin.startswith(_UNSLOTH) and origin.endswith(f".{RESPONSES}"))
+    ):
         return True
     return _is_trainer(origin) or is_accelerator(origin) or is_plugin(origin)
 

@@ -8,9 +8,11 @@ from msgspec import Struct
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, Document
+from tunec.compiler.lints.document import TRL as OF_TRL
 from tunec.compiler.lints.kinds import EXPLAINED, known_keys
 from tunec.compiler.lints.neighbours import is_shipped
 from tunec.compiler.target import File, Target
+from tunec.compiler.translate.python_scripts import MENTIONS_ADAPTERS
 from tunec.compiler.translate.scripts import with_own_scripts
 from tunec.schemas.frozen import replace
 
@@ -46,7 +48,7 @@ def documents_of(documents: Sequence[Document], run: LintContext) -> Documents:
     """
     shipped = (replace(each, origin=None, paths={}) for each in documents if is_shipped(each))
     told = (*(each for each in documents if not each.is_view), *shipped)
-    read = [each for each in told if each.target is not None]
+    read = _in_code([each for each in told if each.target is not None])
     own = with_own_scripts(read, run.targets, run.environment.readers)
     own = _beside_the_trainers(each for each in own if not _is_argument(each))
     own = _explained(_with_flags(own), documents)
@@ -98,6 +100,37 @@ def _is_config_of(document: Document, flags: Document) -> bool:
         return False
     is_theirs = document.target.name == flags.target.name
     return flags.file is not None and is_theirs and document.file.name == flags.file.over
+
+
+def _in_code(documents: Sequence[Document]) -> list[Document]:
+    """The documents, with the calls of Python programs by the names of their own arguments."""
+    adapters = {
+        each.name: each for each in documents if (each.format, each.kind) == ("python", "peft")
+    }
+    return [
+        _by_its_calls(each, adapters.get(each.name)) if each.format == "python" else each
+        for each in documents
+    ]
+
+
+_ADAPTED: Final = "use_peft"
+
+
+def _by_its_calls(document: Document, adapter: Document | None) -> Document:
+    """A document of a program; a trainer of TRL is given an adapter, or none, by an argument.
+
+    trl 0.8.6 to 1.16.0 trainer/*_trainer.py: `peft_config`, which `use_peft` fills in TRL's own
+    scripts.
+    """
+    if document.file is not None and document.file.in_code is not None:
+        return replace(document, file=document.file.in_code)
+    if document.kind not in OF_TRL or _ADAPTED in document.found:
+        return document
+    is_open = adapter is None and MENTIONS_ADAPTERS.search(document.text) is not None
+    span = (adapter or document).start()
+    given = {} if is_open else {_ADAPTED: Node(span, value=adapter is not None, key_span=span)}
+    root = replace(document.root, fields={**(document.root.fields or {}), **given})
+    return replace(document, root=root)
 
 
 def _alone(document: Document) -> Document:

@@ -9,6 +9,7 @@ from tunec.compiler.diagnostics.wording import shown
 from tunec.compiler.driver import Planned, emit_for
 from tunec.compiler.emit import schema
 from tunec.compiler.ir.extra import Extra
+from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
@@ -160,6 +161,8 @@ def differing_keys(
         there = written.get(file.name) if file is not None else None
         if not follows(read) or _is_met(sources.run, read, there):
             continue
+        if there is None and _is_of_the_plan(read, planned.plan):
+            continue  # another file says the slots that it follows from
         what = f"has {shown(there[read.key])}" if there and read.key in there else "leaves it out"
         yield DroppedKey(read.place, f"the file that the spec compiles to {what}")
 
@@ -170,6 +173,13 @@ def _is_met(run: LintContext, read: Read, there: Mapping[str, Any] | None) -> bo
         return is_redundant(run, place.document, read.key, place.value)
     one, other = (listed({"": each})[""] for each in (place.value, there[read.key]))
     return is_same(one, other)
+
+
+def _is_of_the_plan(read: Read, plan: Plan) -> bool:
+    """Whether the key's own row would give it the value that it has."""
+    file, value = read.place.document.file, read.place.value
+    rows = (entry for entry in (file.entries if file else ()) if read.key in entry.keys)
+    return any(is_same(value, row.write(plan).get(read.key)) for row in rows if row.when(plan))
 
 
 def _written(planned: Planned, asked: Sequence[Asked]) -> dict[str, dict[str, Any]]:

@@ -166,10 +166,13 @@ def without_plan(documents: Iterable[Document]) -> Iterator[Diagnostic]:
             )
 
 
-def unsettled(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
+def unsettled(
+    run: LintContext, ledger: Ledger, *, is_decided: bool = False
+) -> Iterator[Diagnostic]:
     """A fault for each value that only a run would show, unless its slots are given.
 
-    Settings without a call in a Python script are one fault together.
+    Settings without a call in a Python script are one fault together, or none if tunec decides
+    what no file sets.
     """
     for document in run.documents:
         absent = unwritten(document)
@@ -181,7 +184,7 @@ def unsettled(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
                     (label,),
                     f"set it: {_settings(slots)}",
                 )
-        slots = _not_given(document, sorted(absent), ledger)
+        slots = () if is_decided else _not_given(document, sorted(absent), ledger)
         if slots := tuple(each for each in slots if ledger.winner(each) is None):
             yield not_understood(
                 f"no call in {document.name} sets {joined(slots, 'and')}; another file of the run "

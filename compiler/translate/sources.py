@@ -23,6 +23,7 @@ from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import Read, reads
 from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.compiler.translate.phrases import phrases_in
+from tunec.compiler.translate.python_scripts import of_scripts, prepared
 from tunec.compiler.translate.scripts import is_given, unsettled, without_plan
 from tunec.compiler.translate.statements import said_by, with_defaults
 from tunec.compiler.translate.unread_files import unread
@@ -84,12 +85,12 @@ class Sources(Struct, frozen=True):
 
 
 def sources_of(
-    reading: Reading, run: LintContext, given: Iterable[Definition], *, in_words: bool = False
+    reading: Reading, run: LintContext, given: Iterable[Definition], *, to_files: bool = False
 ) -> Sources:
     """One ledger of documents, given slots, and what follows from both.
 
-    `given` overrides what files set. `in_words`: a slot may hold a phrase's value, such as
-    `all-linear`, if the new files accept it.
+    `given` overrides what files set. `to_files`: the slots become files without a spec, so that one
+    may hold a phrase's value, such as `all-linear`, and nobody decides what no file sets.
     """
     examples = tuple(of_examples(run))
     documents = documents_of(without_their_scripts(reading.documents), run)
@@ -100,8 +101,15 @@ def sources_of(
         {each.target.name: each.target for each in run.documents if each.target}.values()
     )
     rows = [row for row in said_by(run) if not (documents.has_unknown_program and _is_trls(row[1]))]
-    said, phrased = _phrased(run) if in_words else ((), frozenset[tuple[str, str]]())
-    beside = (*given, *said, *examples, *(_of_dialects(run) if in_words else ()), *_facts(run))
+    said, phrased = _phrased(run) if to_files else ((), frozenset[tuple[str, str]]())
+    beside = (
+        *given,
+        *said,
+        *examples,
+        *of_scripts(run),
+        *(_of_dialects(run) if to_files else ()),
+        *_facts(run),
+    )
     beside = (*beside, *_surroundings(run))
     reads_deepspeed = any(each.kind == "deepspeed" for each in run.documents)
     ledger, possible = _ledger(rows, beside, tables, reads_deepspeed=reads_deepspeed)
@@ -116,7 +124,8 @@ def sources_of(
         *reading.faults,
         *unread(reading),
         *without_plan(reading.documents),
-        *unsettled(run, ledger),
+        *unsettled(run, ledger, is_decided=not to_files),
+        *prepared(run, ledger),
         *_contradictions(run, ledger),
         *_breaches(run, ledger, Partial(heeded, possible)),
     )

@@ -155,7 +155,7 @@ def _translated(
     run = LintContext(
         reading.documents, environment, targets, reading.missing, reading.unread, catalogue_model
     )
-    sources = sources_of(reading, run, given, in_words=True)
+    sources = sources_of(reading, run, given, to_files=True)
     software = sources.run.environment.software  # releases that nobody names are those read
     header = f"tunec {__version__}; translated from {', '.join(map(_name, sources.texts))}"
     is_unread = not sources.run.documents and has_errors(sources.diagnostics)

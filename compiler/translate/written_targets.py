@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRAINERS, Document
+from tunec.compiler.lints.document import TRAINERS, TRL, Document
 from tunec.compiler.target import Target
 
 _OF_FLAGS: Final[Mapping[str, str]] = {"accelerate launch": "launch"}
@@ -48,13 +48,14 @@ def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tu
     every = tuple(documents)
     submitted = {each.name for each in every if _submits(each.target)}
     loops = own_loops(every)
+    trains = any(each.kind in TRAINERS for each in every)
     for each in every:
         if each.target is None or each.file is None or each.name in loops:
             continue
         if each.kind == _LAUNCH and each.name in submitted and not _submits(each.target):
             continue  # the command of a job
-        name = _OF_FLAGS.get(each.file.name, runner(each.target))
-        if name in known:
+        name = _runner(each)
+        if name in known and not (trains and _is_given_to_trainer(each)):
             files.setdefault(name, set()).add(each.file.name)
     written = {name: {file.name for file in known[name].files} for name in files}
     names = tuple(sorted(files, key=lambda name: known[name].counting is None))
@@ -67,6 +68,23 @@ def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tu
             if other != name
         )
     )
+
+
+_TRL: Final = "trl"
+
+
+def _runner(document: Document) -> str:
+    """The target that runs a document; a script that calls a trainer of TRL does as TRL's own."""
+    if document.target is None or document.file is None:
+        return ""
+    if (document.format, document.kind in TRL) == ("python", True):
+        return _TRL
+    return _OF_FLAGS.get(document.file.name, runner(document.target))
+
+
+def _is_given_to_trainer(document: Document) -> bool:
+    """Whether a call of a script makes what the script's trainer takes: a model, an adapter."""
+    return document.format == "python" and document.kind in ("model", "peft")
 
 
 def own_loops(documents: Iterable[Document]) -> frozenset[str]:

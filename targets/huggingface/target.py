@@ -15,6 +15,7 @@ from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
 from tunec.targets.huggingface.arithmetic import CHECKPOINTING, KEPT_ON_THE_DEVICE, PRECISION
 from tunec.targets.huggingface.counting import counting
 from tunec.targets.huggingface.leaves import LEAVES
+from tunec.targets.huggingface.loading import FROM_PRETRAINED
 from tunec.targets.huggingface.methods import method_of
 from tunec.targets.huggingface.model import ADAPTER, MODEL, QUANTIZATION, WIDENING, trust
 from tunec.targets.huggingface.packages import (
@@ -86,6 +87,7 @@ MODEL_ARGS: Final = File(
     format="yaml",
     entries=(*MODEL, *WIDENING, trust(until="1.7"), *QUANTIZATION, *ADAPTER),
     recognise=_is_model,
+    in_code=FROM_PRETRAINED,
 )
 
 

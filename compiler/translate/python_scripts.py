@@ -1,0 +1,183 @@
+"""What a Python script gives its trainer: the data that `load_dataset` names, and no adapter."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.frontend.nodes import Node, plain
+from tunec.compiler.frontend.python_calls import Call
+from tunec.compiler.frontend.python_names import Scope
+from tunec.compiler.ir.ledger import Definition, Ledger, Rank
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import TRAINERS, Document
+from tunec.compiler.lints.python_files import LOAD_DATASET, calls_of
+from tunec.schemas.data_paths import data_name, first_of
+from tunec.schemas.source import Span
+
+_OF_FILES: Final = frozenset({"json", "csv", "parquet", "text", "arrow", "imagefolder"})
+"""Names with which `load_dataset` reads files: datasets 3.6.0 to 5.2.0 packaged_modules/__init__.py
+`_PACKAGED_DATASETS_MODULES`."""
+_TRAIN: Final = "train_dataset"
+_EVALUATION: Final = "eval_dataset"
+
+
+class _Data(Struct, frozen=True):
+    """What one argument of a trainer is given."""
+
+    paths: tuple[str, ...]
+    most: int
+    """The most samples, from the first on; 0: all."""
+    span: Span
+
+
+def of_scripts(run: LintContext) -> Iterator[Definition]:
+    """The data of each script that trains, as far as its calls name it, and whether it adapts."""
+    for document in _scripts(run):
+        found = _given(document)
+        train, evaluation = found.get(_TRAIN), found.get(_EVALUATION)
+        if train is not None:
+            values = {
+                "data.train": train.paths[0],
+                "data.more": train.paths[1:],
+                "data.limits": (train.most,) if train.most else (),
+            }
+            yield from _definitions(document, values, train.span, "set by load_dataset")
+        if evaluation is not None and len(evaluation.paths) == 1 and _evaluates(document):
+            values = {"data.evaluation": evaluation.paths[0]}
+            yield from _definitions(document, values, evaluation.span, "set by load_dataset")
+        if MENTIONS_ADAPTERS.search(document.text) is None:
+            reason = "the script makes no adapter"
+            yield from _definitions(document, {"adapter.kind": "none"}, document.start(), reason)
+
+
+MENTIONS_ADAPTERS: Final = re.compile(r"(?i)peft|lora|adapter")
+
+
+def _evaluates(document: Document) -> bool:
+    """Whether the trainer evaluates while it trains; by default it does not."""
+    told = (document.value(key) for key in ("eval_strategy", "evaluation_strategy"))
+    return any(each not in (None, "no") for each in told)
+
+
+def prepared(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
+    """A note that a script may change its data after it is read."""
+    for document in _scripts(run):
+        train = _given(document).get(_TRAIN)
+        winner = ledger.winner("data.train")
+        if train is not None and winner is not None and winner.span == train.span:
+            yield Diagnostic(
+                "not-carried-over",
+                "note",
+                f"the new files name the data that {document.name} reads, and nothing of what it "
+                "does with it afterwards",
+                (Label("read here", train.span),),
+                help="prepare the data in a file of its own, if samples are selected or rewritten",
+            )
+
+
+def _scripts(run: LintContext) -> Iterator[Document]:
+    every = (each for each in run.documents if each.format == "python" and each.kind in TRAINERS)
+    yield from {each.name: each for each in every}.values()
+
+
+def _definitions(
+    document: Document, values: Mapping[str, Any], span: Span, reason: str
+) -> Iterator[Definition]:
+    for slot, value in values.items():
+        yield Definition(slot, value, Rank.OBSERVED, document.name, reason, span=span)
+
+
+# ── the calls ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _given(document: Document) -> Mapping[str, _Data]:
+    """What the script's trainers are given, if they agree; a trainer may get a split by its key."""
+    calls = calls_of(document.name, document.text)
+    every = () if calls is None else calls.found
+    loads = {id(each.site.call): each for each in every if each.origin == LOAD_DATASET}
+    trainers = [each for each in every if each.name.endswith("Trainer")]
+    is_divided = _DIVIDES in document.text
+    found: dict[str, _Data] = {}
+    for argument in (_TRAIN, *(() if is_divided else (_EVALUATION,))):
+        given = [_argument(each, argument, loads, is_divided=is_divided) for each in trainers]
+        told = {(each.paths, each.most): each for each in given if each is not None}
+        if len(told) == 1 and None not in given:
+            found[argument] = next(iter(told.values()))
+    return found
+
+
+_DIVIDES: Final = "train_test_split"
+"""The method with which a script holds out samples: the parts have no names on disk."""
+
+
+def _argument(
+    trainer: Call, argument: str, loads: Mapping[int, Call], *, is_divided: bool
+) -> _Data | None:
+    value = next((e.value for e in trainer.site.call.keywords if e.arg == argument), None)
+    found = {} if value is None else dict(_roots(value, trainer.site.scope, loads))
+    if len(found) != 1:
+        return None
+    ((at, key),) = found.items()
+    return _loaded(loads[at], None if is_divided else key)
+
+
+def _roots(
+    value: ast.expr, scope: Scope, loads: Mapping[int, Call], key: str | None = None, depth: int = 8
+) -> Iterator[tuple[int, str | None]]:
+    """The calls that made a value, through methods such as `map`, each with the chosen split."""
+    if isinstance(value, ast.Call) and id(value) in loads:
+        yield id(value), key
+    elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        yield from _roots(value.func.value, scope, loads, key, depth)
+    elif isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+        chosen = value.slice.value
+        if isinstance(chosen, str):
+            yield from _roots(value.value, scope, loads, chosen, depth)
+    elif isinstance(value, ast.Name) and depth > 0:
+        found = scope.found(value.id)
+        for each in found[0] if found is not None else ():
+            if each.value is not None:
+                yield from _roots(each.value, each.scope or scope, loads, key, depth - 1)
+
+
+def _loaded(call: Call, key: str | None) -> _Data | None:
+    """What a call reads; of several splits the one of `key`."""
+    path = _text(call, 0, "path")
+    said = _text(call, None, "split")
+    if path is None or ("split" in call.fields and said is None):
+        return None
+    if path in _OF_FILES:
+        files = _files(call.fields.get("data_files"), key)
+        most = first_of(said)[1]
+        return _Data(files, most, call.span) if files and _is_whole(said) else None
+    split, most = first_of(key or said)
+    name = data_name(path, _text(call, 1, "name"), split)
+    return _Data((name,), most, call.span)
+
+
+def _is_whole(split: str | None) -> bool:
+    """Whether a split of files is all of them, or their first samples."""
+    return first_of(split)[0] in (None, "train")
+
+
+def _files(given: Node | None, key: str | None) -> tuple[str, ...]:
+    """The files of a call, or those of one split."""
+    value = None if given is None else plain(given)
+    if isinstance(value, Mapping):
+        value = value.get(key or "train")
+    elif key not in (None, "train"):
+        return ()
+    several = value if isinstance(value, list) else [value]
+    named = [each for each in several if isinstance(each, str) and each]
+    return tuple(named) if len(named) == len(several) else ()
+
+
+def _text(call: Call, at: int | None, name: str) -> str | None:
+    """A literal text that is passed by its place or its name."""
+    placed = call.positional[at : at + 1] if at is not None else ()
+    node = next(iter(placed), None) or call.fields.get(name)
+    return node.value if node is not None and isinstance(node.value, str) else None
