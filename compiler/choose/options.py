@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.analyses.time.account import bounded, doubt
+from tunec.compiler.analyses.time.account import bounded
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.passes.plan_job import run_of
-from tunec.compiler.review.outcome import Needs, expected_steps, needs_of
+from tunec.compiler.review.outcome import Needs, doubt_of, expected_steps, needs_of
 from tunec.schemas.choice import By, HourlyPrice, Option
 from tunec.schemas.hardware.catalogue import device
 from tunec.schemas.hardware.profile import Cluster
@@ -65,7 +65,7 @@ def option_of(planned: Planned, cluster: Cluster, asking: Asking) -> Option:
         step_seconds=needs.step_seconds,
         tokens_per_second=needs.tokens_per_second,
         samples_per_second=needs.samples_per_second,
-        doubt=doubt(plan.quantization.format, _vendors(plan, cluster)),
+        doubt=doubt_of(planned),
         **_whole(plan, needs, hourly, watts),
         **_rates(needs, hourly, watts),
     )
@@ -119,13 +119,6 @@ def _watts(plan: Plan, cluster: Cluster) -> float | None:
         return None
     power = device(plan.devices.model).power
     return None if power is None else power * plan.parallel.world
-
-
-def _vendors(plan: Plan, cluster: Cluster) -> set[str]:
-    """Of the devices that the plan may use."""
-    if not cluster.is_mixed:
-        return {device(plan.devices.model).vendor}
-    return {device(of.device).vendor for node in cluster.nodes for of in node.accelerators}
 
 
 def _price(quote: Quote) -> HourlyPrice:

@@ -11,8 +11,8 @@ from tunec.compiler.cli.session import OK, Misuse, Session, is_colored
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import Planned, plan
 from tunec.compiler.frontend.faults import error
-from tunec.compiler.frontend.load import load_spec, with_settings
-from tunec.compiler.frontend.names import check_hardware
+from tunec.compiler.frontend.load import Loaded, load_spec, with_settings
+from tunec.compiler.frontend.names import ResolvedName, check_hardware
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.project import Project
 from tunec.compiler.ir.plan import Plan
@@ -38,15 +38,9 @@ _FAMILIES: Final[Mapping[Kind, Family]] = {
 
 def run(options: Namespace, session: Session) -> int:
     """Report what a folder holds, and how training continues from it."""
-    try:
-        found = look(Path(options.checkpoint))
-    except NoCheckpoint as why:
-        return session.refuse(
-            (_fault(options.checkpoint, str(why), why.help),), _line(options.checkpoint)
-        )
-    except OSError as why:
-        message = f"cannot read `{why.filename}`: {(why.strerror or str(why)).lower()}"
-        return session.refuse((_fault(options.checkpoint, message),), _line(options.checkpoint))
+    found = _found(options.checkpoint)
+    if isinstance(found, NoCheckpoint):
+        return _refuse(found, options, session)
     if options.spec is None:
         return _without_spec(found, options, session)
     planned = _planned(found, options, session)
@@ -90,17 +84,21 @@ def _show(report: Report, session: Session) -> int:
 
 def _planned(found: Checkpoint, options: Namespace, session: Session) -> Planned:
     """The spec's plan on the new hardware, with the batch of the original run."""
-    loaded = load_spec(
+    loaded = _loaded(options, session)
+    kept = _kept_batch(found, options.overrides)
+    if kept and loaded.spec is not None:
+        loaded = with_settings(loaded, list(kept))
+    return plan(loaded, asked_targets(options.targets, loaded, session))
+
+
+def _loaded(options: Namespace, session: Session) -> Loaded:
+    return load_spec(
         Path(options.spec),
         overrides=options.overrides,
         hardware=options.hardware,
         targets=session.registry.names(),
         allow_outside=options.allow_outside,
     )
-    kept = _kept_batch(found, options.overrides)
-    if kept and loaded.spec is not None:
-        loaded = with_settings(loaded, list(kept))
-    return plan(loaded, asked_targets(options.targets, loaded, session))
 
 
 def _goal(made: Plan) -> Goal:
@@ -116,13 +114,8 @@ def _without_spec(found: Checkpoint, options: Namespace, session: Session) -> in
         raise Misuse("name the new machines: --hardware H, or a spec of the run: --spec SPEC")
     if options.overrides or options.targets:
         raise Misuse("--set and --target change a spec: name it with --spec SPEC")
-    line = f"--hardware {options.hardware}"
-    node = Node(Span(COMMAND_LINE, 1, 12, 1, len(line) + 1), options.hardware)
-    named = check_hardware(
-        options.hardware, Node(node.span, fields={"hardware": node}), Project(Path())
-    )
+    named, sources = _hardware(options.hardware)
     if named.cluster is None:
-        sources = {COMMAND_LINE: line, **dict(each.source for each in named.files)}
         return session.refuse(named.faults, sources)
     cluster = named.cluster
     world = select(cluster, devices_of(cluster), DeviceChoice()).count
@@ -130,10 +123,42 @@ def _without_spec(found: Checkpoint, options: Namespace, session: Session) -> in
     return _show(Report(found, goal, way_of(found, goal), batch_before(found)), session)
 
 
-def _line(checkpoint: str) -> dict[str, str]:
-    return {COMMAND_LINE: checkpoint}
+def _hardware(name: str) -> tuple[ResolvedName, dict[str, str]]:
+    """The machines that the command names, and the texts of its faults."""
+    line = f"--hardware {name}"
+    node = Node(Span(COMMAND_LINE, 1, 12, 1, len(line) + 1), name)
+    named = check_hardware(name, Node(node.span, fields={"hardware": node}), Project(Path()))
+    return named, {COMMAND_LINE: line, **dict(each.source for each in named.files)}
 
 
-def _fault(checkpoint: str, message: str, help: str | None = None) -> Diagnostic:
-    at = Span(COMMAND_LINE, 1, 1, 1, max(len(checkpoint), 1) + 1)
-    return error("E0201", message, at, help=help)
+def _found(checkpoint: str) -> Checkpoint | NoCheckpoint:
+    """The contents of a folder, or why they cannot be read."""
+    try:
+        return look(Path(checkpoint))
+    except NoCheckpoint as why:
+        return why
+    except OSError as why:
+        return NoCheckpoint(f"cannot read `{why.filename}`: {(why.strerror or str(why)).lower()}")
+
+
+def _refuse(why: NoCheckpoint, options: Namespace, session: Session) -> int:
+    """Report a folder that cannot be read, and every other fault of the command."""
+    others, sources = _other_faults(options, session)
+    name = options.checkpoint
+    given = [*sources.get(COMMAND_LINE, "").splitlines(), name]
+    at = Span(COMMAND_LINE, len(given), 1, len(given), max(len(name), 1) + 1)
+    fault = error("E0201", str(why), at, help=why.help)
+    return session.refuse((fault, *others), {**sources, COMMAND_LINE: "\n".join(given)})
+
+
+def _other_faults(
+    options: Namespace, session: Session
+) -> tuple[tuple[Diagnostic, ...], Mapping[str, str]]:
+    """The faults of the spec and of the machines, without those of a plan."""
+    if options.spec is not None:
+        loaded = _loaded(options, session)
+        return loaded.diagnostics, loaded.sources
+    if options.hardware is not None:
+        named, sources = _hardware(options.hardware)
+        return named.faults, sources
+    return (), {}

@@ -135,6 +135,7 @@ def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diag
         help=unsaid((*path, name))
         or _by_word(shape, path, name, around, known)
         or _help(shape, name, node, near, tree)
+        or _only(known, around)
         or "remove it",
         fix=_rename(span, near),
     )
@@ -157,6 +158,15 @@ def _by_word(
             if near in fields:
                 return f"write it at `{dotted((*path, choice, near))}`"
     return None
+
+
+def _only(known: Iterable[str], around: Node) -> str | None:
+    """The one field that a mapping has, where it is not given yet."""
+    match [each for each in known if each not in (around.fields or {})]:
+        case [only]:
+            return f"write `{only}`, which it has alone, or remove it"
+        case _:
+            return None
 
 
 _WHAT: Final = {

@@ -104,7 +104,16 @@ FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     # what people say without any program
     "usage": {
         "lr": "train.learning_rate",
-        "batch_size": "batch.global",
+        **dict.fromkeys(
+            (
+                "batch_size",
+                "effective",
+                "effective_batch_size",
+                "total_batch_size",
+                "global_batch_size",
+            ),
+            "batch.global",
+        ),
         "micro_batch": "pin.batch.micro",
         "micro_batch_size": "pin.batch.micro",
         "grad_accumulation": "pin.batch.accumulation",

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
+from tunec.compiler.analyses.time.account import doubt
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned
 from tunec.compiler.facts import Facts
@@ -135,6 +136,14 @@ def needs_of(planned: Planned) -> Needs | None:
         run_cost=_cost(planned.facts.cluster, expected_steps(plan), time.step_seconds),
         encoding=time.encoding * (plan.data.samples or 0),
     )
+
+
+def doubt_of(planned: Planned) -> str | None:
+    """Why the forecast of a planned spec may be far further off than usual, if that is known."""
+    if planned.plan is None or planned.facts is None:
+        return None
+    vendors = {device.vendor for device in planned.facts.devices.values()}
+    return doubt(planned.plan.quantization.format, vendors)
 
 
 def expected_steps(plan: Plan) -> int | None:

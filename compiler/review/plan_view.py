@@ -13,6 +13,7 @@ from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.ir.values import plain, show
 from tunec.compiler.review.explain import definition_json
 from tunec.compiler.review.measurements import measured_lines, measured_of
+from tunec.compiler.review.outcome import doubt_of
 from tunec.schemas.units import format_bytes
 
 _WIDTH = 34
@@ -29,7 +30,7 @@ def plan_json(planned: Planned) -> dict[str, Any]:
         "plan": {path: plain(value) for path, value in planned.plan.values().items()},
         "decisions": dict(_decisions(planned)),
         "memory": _memory_json(planned.plan, planned.memory),
-        "time": _time_json(planned.time),
+        "time": _time_json(planned.time, doubt_of(planned)),
         **_measured_json(planned),
         "diagnostics": found,
     }
@@ -67,13 +68,14 @@ def _memory_json(plan: Plan, memory: Account) -> dict[str, Any]:
     }
 
 
-def _time_json(time: TimeAccount) -> dict[str, Any]:
-    return {
+def _time_json(time: TimeAccount, doubt: str | None) -> dict[str, Any]:
+    about = {
         "step_seconds": time.step_seconds,
         "tokens_per_second": time.tokens_per_second,
         "samples_per_second": time.samples_per_second,
         "terms": dict(time.terms),
     }
+    return {**about, "doubt": doubt} if doubt else about
 
 
 def _measured_json(planned: Planned) -> dict[str, Any]:
@@ -96,7 +98,12 @@ def plan_text(planned: Planned) -> str:
         return ""
     sections: list[Iterable[str]] = [*_groups(planned)]
     sections += [_memory(planned.plan, planned.memory), _host(planned.plan, planned.memory)]
-    sections.append([*_time(planned.time), *(f"  {each}" for each in measured_lines(planned))])
+    sections.append(
+        [
+            *_time(planned.time, doubt_of(planned)),
+            *(f"  {each}" for each in measured_lines(planned)),
+        ]
+    )
     return "\n\n".join("\n".join(section) for section in sections)
 
 
@@ -164,7 +171,7 @@ def _terms(terms: Mapping[str, int]) -> Iterator[str]:
             yield f"  {name:<{_WIDTH}} {format_bytes(value):>12}"
 
 
-def _time(time: TimeAccount) -> Iterator[str]:
+def _time(time: TimeAccount, doubt: str | None) -> Iterator[str]:
     rate = f"{time.samples_per_second:.3g} samples/s"
     if time.tokens_per_second:
         rate = f"{time.tokens_per_second:,.0f} tokens/s, {rate}"
@@ -172,3 +179,5 @@ def _time(time: TimeAccount) -> Iterator[str]:
     for name, seconds in time.terms.items():
         if seconds:
             yield f"  {name:<{_WIDTH}} {seconds:>10.4f} s"
+    if doubt is not None:
+        yield f"  in doubt: {doubt}"

@@ -293,6 +293,22 @@ def test_wrong_usage_and_wrong_names(tunec, tmp_path):
     assert tunec("resume", tmp_path, "--hardware", "a100-80g-x4").code == 1
 
 
+def test_a_folder_that_is_gone_hides_no_other_fault(tunec, tmp_path):
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.replace("engine: ddp", "engin: ddp"), "utf-8")
+    gone, unknown = tmp_path / "gone", ("--hardware", "nothing-x8")
+    alone = json.loads(tunec("resume", gone, *unknown, "--format", "json").out)
+    assert [each["id"] for each in alone["diagnostics"]] == ["E0201", "E0305"]
+    found = tunec("resume", gone, *unknown, "--spec", spec, "--set", "batch.effective=8")
+    assert found.code == 1
+    assert {line for line in found.err.splitlines() if line.startswith("error")} == {
+        f"error[E0201]: `{gone}` does not exist",
+        "error[E0301]: `engin` is not a field of a spec",
+        "error[E0301]: `effective` is not a field of `batch`",
+        "error[E0305]: no hardware is called `nothing-x8`",
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [

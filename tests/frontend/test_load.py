@@ -250,6 +250,20 @@ def test_a_word_that_makes_a_choice_is_said_as_the_field():
     ]
 
 
+@pytest.mark.parametrize(
+    ("batch", "help"),
+    [
+        ({"effective": 8}, "write it at `batch.global`"),
+        ({"total_batch_size": 8}, "write it at `batch.global`"),
+        ({"everything": 8}, "write `global`, which it has alone, or remove it"),
+        ({"everything": 8, "global": 8}, "remove it"),
+    ],
+)
+def test_the_only_field_of_a_mapping_is_offered_while_it_is_not_given(batch, help):
+    loaded = check(load_mapping({"tunec": 1, "batch": batch}))
+    assert [fault.help for fault in loaded.diagnostics if fault.id == "E0301"] == [help]
+
+
 def test_faults_of_mappings_point_into_the_data():
     loaded = check(load_mapping({"tunec": 1, "train": {"lr": 3}}))
     fault = next(each for each in loaded.diagnostics if each.id == "E0301")

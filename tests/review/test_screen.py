@@ -1,5 +1,6 @@
 """A plan on one screen: whatever the plan, it keeps to 40 lines of 100 columns, and says enough."""
 
+import html
 import re
 import shlex
 from itertools import pairwise
@@ -17,6 +18,9 @@ from tunec.compiler.frontend.load import load_mapping, load_spec
 from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.requirements import together
+from tunec.compiler.review.outcome import doubt_of
+from tunec.compiler.review.plan_view import plan_json, plan_text
+from tunec.compiler.review.report.pages import plan_page
 from tunec.compiler.review.screen.decisions import TOPICS
 from tunec.compiler.review.screen.pen import HEIGHT, WIDTH, Pen
 from tunec.compiler.review.screen.screen import Command, duration, plan_screen
@@ -53,6 +57,20 @@ def screen_of(planned: Planned, pen: Pen = PEN, commands=(COMMAND,)) -> str:
     assert len(lines) <= HEIGHT, text
     assert max(map(len, lines)) <= WIDTH, text
     return text
+
+
+def test_a_forecast_in_doubt_is_shown_as_such():
+    """Whatever shows a plan names the doubt that `choose` has of it."""
+    doubted = planned_of({**FIVE, "hardware": "mi300x-x1"})
+    why = doubt_of(doubted)
+    assert why is not None
+    assert why in screen_of(doubted).replace("\n        ", " ")
+    assert f"in doubt: {why}" in plan_text(doubted)
+    assert plan_json(doubted)["time"]["doubt"] == why
+    assert why in html.unescape(plan_page(doubted, (), {}))
+    plain = planned_of(FIVE)
+    assert "\ndoubt" not in screen_of(plain)
+    assert "doubt" not in plan_json(plain)["time"]
 
 
 def rows_of(text: str, heading: str) -> dict[str, str]:

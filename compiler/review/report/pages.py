@@ -9,7 +9,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.values import show
 from tunec.compiler.review.candidates import considerations, decided
-from tunec.compiler.review.outcome import Pair, expected_steps, outcome_of
+from tunec.compiler.review.outcome import Pair, doubt_of, expected_steps, outcome_of
 from tunec.compiler.review.report.faults import faults_section
 from tunec.compiler.review.report.heat import (
     Grid,
@@ -125,7 +125,7 @@ def _sections(
         yield from (lacking,) if lacking else ()
     else:
         yield memory_section(plan, memory)
-        yield time_section(time, plan.batch.accumulation)
+        yield time_section(time, plan.batch.accumulation, doubt_of(planned))
     if considered is not None:
         per_token = plan is None or plan.model.kind != "diffusion"
         search = search_section(considered, per_token=per_token)

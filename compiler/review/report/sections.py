@@ -170,14 +170,14 @@ def _amount(value: int) -> Cell:
     return Cell(format_bytes(value) if value else "—", float(value))
 
 
-def time_section(time: TimeAccount, micro_batches: int) -> Section:
+def time_section(time: TimeAccount, micro_batches: int, doubt: str | None = None) -> Section:
     """The terms of a step, one after another."""
     terms = {name: seconds for name, seconds in time.terms.items() if seconds}
     step = time.step_seconds
     words = (
         f"An optimizer step of {time.samples:,} samples takes {seconds_text(step)}: "
         f"{rate_text(time)}.{_summed(micro_batches)} The account ranks layouts: "
-        f"{OFF}."
+        f"{OFF}.{f' In doubt: {doubt}.' if doubt else ''}"
     )
     drawn = _large(terms)
     described = ", ".join(f"{name} {seconds_text(value)}" for name, value in drawn.items())

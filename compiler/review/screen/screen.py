@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import join, quote
+from textwrap import wrap
 from typing import Final
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from tunec.compiler.driver import Planned
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.passes.defaults import RESERVE
 from tunec.compiler.review.measurements import in_short, measured_of
-from tunec.compiler.review.outcome import expected_steps, needs_of
+from tunec.compiler.review.outcome import doubt_of, expected_steps, needs_of
 from tunec.compiler.review.screen.decisions import decision_lines
 from tunec.compiler.review.screen.pen import HEIGHT, WIDTH, Pen
 from tunec.schemas.units import format_bytes, format_count
@@ -71,6 +72,8 @@ def length_lines(planned: Planned, pen: Pen) -> Iterator[str]:
     for line in (_steps(planned, planned.plan, planned.time), _tokens(planned.plan, planned.time)):
         if line:
             yield _labelled(line, pen)
+    for at, part in enumerate(wrap(doubt_of(planned) or "", _WIDTH)):
+        yield _labelled(("" if at else "doubt", part), pen)
     price = _price(planned)
     if price:
         yield _labelled(price, pen)
