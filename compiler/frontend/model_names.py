@@ -39,7 +39,7 @@ def unknown_model(name: str, at: Span) -> Iterator[Diagnostic]:
         card(name)
     except UnknownName as unknown:
         whole, at_sign, revision = name.rpartition("@")
-        if at_sign and revision and _is_known(whole):
+        if at_sign and revision and is_known_model(whole):
             yield _of_a_revision(name, whole, revision, at)
             return
         if why is not None or stored is not None:
@@ -58,7 +58,8 @@ def unknown_model(name: str, at: Span) -> Iterator[Diagnostic]:
         )
 
 
-def _is_known(name: str) -> bool:
+def is_known_model(name: str) -> bool:
+    """Whether the catalogue has a model of this name."""
     from tunec.schemas.models.catalogue import UnknownName, card
 
     try:

@@ -15,7 +15,7 @@ from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import format_of
 from tunec.compiler.frontend.measurements import with_measured
-from tunec.compiler.frontend.model_names import unknown_model
+from tunec.compiler.frontend.model_names import is_known_model, unknown_model
 from tunec.compiler.frontend.nodes import Node, descend, place, plain
 from tunec.compiler.frontend.parse import Format, parse
 from tunec.compiler.frontend.project import Outside, Project, lies_outside
@@ -60,9 +60,27 @@ def is_path(name: str, base: Path) -> bool:
     if is_written_as_path(name):
         return True
     try:
-        return os.path.isdir(os.path.join(base, name))  # noqa: PTH112, PTH118  in every plan
+        if not os.path.isdir(os.path.join(base, name)):  # noqa: PTH112, PTH118  in every plan
+            return False
+        return config_in(base / name) is not None or not _is_catalogued(name)
     except (OSError, ValueError):
         return False
+
+
+def _is_catalogued(name: str) -> bool:
+    """Whether a folder without a config may only have the name of a model or a cluster.
+
+    That of what was compiled for it has, for example.
+    """
+    from tunec.schemas.hardware.catalogue import UnknownName, cluster
+
+    if is_known_model(name):
+        return True
+    try:
+        cluster(name)
+    except UnknownName:
+        return False
+    return True
 
 
 def is_written_as_path(name: str) -> bool:

@@ -12,7 +12,7 @@ from tests.cards import first_of_each_family, one_of_each_family
 import tunec
 from tunec.compiler.analyses.architecture.derive import derive
 from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_mapping
+from tunec.compiler.frontend.load import load_mapping, load_spec
 from tunec.compiler.resolve import resolve_model
 from tunec.compiler.review.explain import explain_text
 from tunec.schemas.frozen import replace
@@ -187,6 +187,28 @@ def test_a_folder_of_a_pipeline_is_planned_like_the_repository_that_it_copies(na
         found = resolve_model(given, tmp_path)
         assert found.path == str(tmp_path / "local")
         assert replace(found, path=published.path) == published
+
+
+@pytest.mark.parametrize("folder", ["model", "hardware", "repository"])
+def test_a_folder_with_the_name_of_a_model_or_a_cluster_hides_neither(folder, tmp_path):
+    """What is compiled into a folder that is named after the model leaves the spec as it was."""
+    spec = {**spec_of(model="qwen2.5-0.5b", hardware="a100-80g-x1"), "targets": ["trl"]}
+    if folder == "repository":
+        spec["model"] = "Qwen/Qwen2.5-0.5B"
+    name = spec["hardware" if folder == "hardware" else "model"]
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec), "utf-8")
+    before = compile_spec(load_spec(tmp_path / "spec.yaml"), [REGISTRY.resolve("trl")])
+    (tmp_path / name / "trl").mkdir(parents=True)
+    after = compile_spec(load_spec(tmp_path / "spec.yaml"), [REGISTRY.resolve("trl")])
+    assert before.artifacts
+    assert after.artifacts == before.artifacts, after.diagnostics
+
+
+def test_a_folder_that_holds_a_config_is_the_model_of_its_name(tmp_path):
+    given = dict(card("qwen2.5-0.5b").config)
+    (tmp_path / "llama-3.1-8b").mkdir()
+    (tmp_path / "llama-3.1-8b" / "config.json").write_text(json.dumps(given), "utf-8")
+    assert resolve_model("llama-3.1-8b", tmp_path).path == str(tmp_path / "llama-3.1-8b")
 
 
 def test_a_denoiser_of_its_own_takes_the_adapters_of_its_class(tmp_path):
