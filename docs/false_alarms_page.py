@@ -8,6 +8,10 @@ from typing import Any, Final
 import yaml
 from docs.readme import ROOT
 
+from tunec.compiler.lints.endings import ENDS
+from tunec.compiler.lints.index import is_rule, rule
+from tunec.compiler.lints.witness import is_of_engines
+
 _ROUNDS: Final = ROOT / "benchmarks" / "false_alarms.yaml"
 _JUDGED: Final = ROOT / "benchmarks" / "false_alarms.jsonl"
 _DATA: Final = ROOT / "tests" / "lints" / "data"
@@ -40,6 +44,18 @@ _COLUMNS: Final = (
     *("round", "repositories", "files", "severity", "found", "judged"),
     *(*_VERDICTS, "share true"),
 )
+_OF_CLAIMS: Final = """\
+What a finding says decides how often it is so at first sight, more than the file in which it is
+found. A repository has mostly been run, so that what is said to end a run rests on a wrong premise
+more often than not, unless an engine, a launcher or the shell reads the file whoever trains. Errors
+that end a run by what a trainer reads have therefore to be shown its program (CONTRIBUTING.md)."""
+_CLAIMS: Final[Mapping[tuple[bool, bool], str]] = {
+    (False, True): "runs on otherwise, by an engine, a launcher or the shell",
+    (False, False): "runs on otherwise, by a trainer",
+    (True, True): "ends, by an engine, a launcher or the shell",
+    (True, False): "ends, by a trainer or another release of it",
+}
+_UNREAD: Final = "the file cannot be read"
 Row = Mapping[str, Any]
 
 
@@ -58,6 +74,7 @@ def _lines(rounds: Mapping[str, Row], rows: Sequence[Row]) -> Iterator[str]:
     for name, each in rounds.items():
         for severity in _SEVERITIES:
             yield _rate(name, each, severity, rows)
+    yield from _of_claims(rows)
     for name, each in rounds.items():
         yield from ("", f"## Round `{name}`", "")
         yield f"{each['date']}, tunec {each['tunec']}. {_kept(each, rows, name)}"
@@ -66,6 +83,25 @@ def _lines(rounds: Mapping[str, Row], rows: Sequence[Row]) -> Iterator[str]:
         yield "| --- | --- | ---: | ---: | ---: |"
         yield from _wrong([row for row in rows if row["round"] == name])
     yield from _of_threads()
+
+
+def _of_claims(rows: Sequence[Row]) -> Iterator[str]:
+    """How often each kind of claim is true at first sight, over all rounds."""
+    yield from ("", "## What is said, and how often it is so", "", _OF_CLAIMS, "")
+    yield "| the run | severity | judged | true | harmless | false | share true |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
+    counted = Counter((_claim(row["rule"]), row["severity"], row["verdict"]) for row in rows)
+    for claim in (*_CLAIMS.values(), _UNREAD):
+        for severity in _SEVERITIES:
+            numbers = [counted[claim, severity, verdict] for verdict in _VERDICTS]
+            share = f"{numbers[0] / sum(numbers):.0%}"
+            yield f"| {' | '.join((claim, severity, *map(str, (sum(numbers), *numbers)), share))} |"
+
+
+def _claim(name: str) -> str:
+    if not is_rule(name):
+        return _UNREAD
+    return _CLAIMS[rule(name).consequence in ENDS, is_of_engines(name)]
 
 
 def _of_threads() -> Iterator[str]:
@@ -113,7 +149,7 @@ def _kept(each: Row, rows: Sequence[Row], name: str) -> str:
 def _wrong(rows: Sequence[Row]) -> Iterator[str]:
     every = Counter((row["rule"], row["severity"]) for row in rows)
     by_verdict = Counter((row["rule"], row["severity"], row["verdict"]) for row in rows)
-    for rule, severity in sorted(every, key=lambda each: (-by_verdict[*each, "false"], each)):
-        harmless, false = (by_verdict[rule, severity, each] for each in _VERDICTS[1:])
+    for name, severity in sorted(every, key=lambda each: (-by_verdict[*each, "false"], each)):
+        harmless, false = (by_verdict[name, severity, each] for each in _VERDICTS[1:])
         if harmless + false:
-            yield f"| `{rule}` | {severity} | {every[rule, severity]} | {harmless} | {false} |"
+            yield f"| `{name}` | {severity} | {every[name, severity]} | {harmless} | {false} |"

@@ -90,6 +90,7 @@ _SETTLED: Final[Mapping[str, re.Pattern[str]]] = {
     "fp16-trainable-weights": re.compile(
         r"\A(?![\s\S]*(?:cast_training_params|args\.mixed_precision\s*==\s*[\"']fp16))"
     ),
+    "resume-from-a-word": re.compile(r"\A(?![\s\S]*(?:\w\.|\()resume_from_checkpoint\b(?!\s*=))"),
     "longer-than-context": re.compile(r"rope_scaling|rope_parameters|max_position_embeddings\s*="),
     "fsdp-model-left-in-shards": re.compile(r"set_state_dict_type\(|FULL_STATE_DICT"),
     "adapter-saved-empty": re.compile(
@@ -98,8 +99,9 @@ _SETTLED: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """What a program's source shows where a rule's finding in its flags is not so: it places the model
 on several devices, builds the adapter for a head, trains what makes the input of the first layer,
-says how long it generates, loads in no dtype that is given, makes its adapters in fp32, stretches
-the model's positions, asks FSDP for a whole model before it saves, or gathers the shards itself."""
+says how long it generates, resumes by no flag, loads in no dtype that is given, makes its adapters
+in fp32, stretches the model's positions, asks FSDP for a whole model before it saves, or gathers
+the shards itself."""
 _FURTHER: Final = frozenset(
     {
         *("reentrant-over-frozen-base", "longer-than-context", "fsdp-model-left-in-shards"),
@@ -141,10 +143,10 @@ def _settling(run: LintContext, found: Diagnostic) -> str | None:
     """The text in which a pattern is searched."""
     if found.id not in _FURTHER:
         return _source_at(run, found)
-    return "\n".join(_texts_of(run, found)) or None
+    return "\n".join(texts_of(run, found)) or None
 
 
-def _texts_of(run: LintContext, found: Diagnostic) -> list[str]:
+def texts_of(run: LintContext, found: Diagnostic) -> list[str]:
     """The programs that a finding is about, with what they import; for a file, those of its run."""
     programs = programs_at(run, found) or [name for each in run.started.values() for name in each]
     return [text for name in programs for text in run.own.sources_of(name)]
@@ -160,7 +162,7 @@ def _is_of_own_loop(run: LintContext, found: Diagnostic) -> bool:
         return False
     if found.id == "deepspeed-and-trainer-differ" and run.own.shows(_SET_LATE):
         return True
-    text = "\n".join(_texts_of(run, found)) or run.own.every_text
+    text = "\n".join(texts_of(run, found)) or run.own.every_text
     made = frozenset(_MADE.findall(text))
     return bool(made) and made <= _own_classes(text) and _TAKEN.search(text) is None
 
@@ -177,7 +179,7 @@ def _is_apart(run: LintContext, found: Diagnostic) -> bool:
     if found.id not in _OF_BOTH or run.hides("trainer", "deepspeed"):
         return False
     is_given = run.said("trainer", "deepspeed") or any(run.each("accelerate", _FILE))
-    return not is_given and any(map(_INITIALIZES.search, _texts_of(run, found)))
+    return not is_given and any(map(_INITIALIZES.search, texts_of(run, found)))
 
 
 _BELOW: Final = re.compile(r"(?m)^class (\w+)\(\s*(\w+)\s*\):")
@@ -264,7 +266,10 @@ def _is_meant(found: Diagnostic) -> bool:
 
 
 _MEANT: Final[Mapping[str, re.Pattern[str]]] = {
-    "processes-without-engine": re.compile(r"(?i)single|(?:one|1)[_-]?(?:gpu|device)"),
+    **dict.fromkeys(
+        ("processes-without-engine", "zero-of-one-process"),
+        re.compile(r"(?i)single|(?<![a-z\d])(?:one|1)[_-]?(?:gpu|device)"),
+    ),
 }
 
 
@@ -347,7 +352,7 @@ def _is_of_a_copy(run: LintContext, kind: str, *, is_of_words: bool) -> bool:
 def _is_of_own_program(run: LintContext, found: Diagnostic, flags: Document) -> bool:
     """Whether a program of the repository that LLaMA-Factory has nothing to do with is started."""
     is_its = flags.format == "shell" and _source_at(run, found) is not None
-    return is_its and not _LLAMAFACTORY.search("\n".join(_texts_of(run, found)))
+    return is_its and not _LLAMAFACTORY.search("\n".join(texts_of(run, found)))
 
 
 @cached()

@@ -81,6 +81,12 @@ READER_TAKEN: Final = Reason(
     *_ONE_LOWER,
 )
 
+READER_UNSEEN: Final = Reason(
+    "this would end a run, and nothing in this repository shows that it starts the program which"
+    " refuses it: another program, or another release, may read it",
+    warning="warning",
+)
+
 PROGRAM_GONE: Final = Reason(
     "the folder of the program that it starts is here, and the program is not: nothing starts"
 )

@@ -20,8 +20,9 @@ from tunec.compiler.diagnostics.codes import is_code
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.endings import Started, is_said_to_end, is_seen, packages_of
 from tunec.compiler.lints.environment import split_requirement
-from tunec.compiler.lints.evidence import OF_TRAINER, programs_at
+from tunec.compiler.lints.evidence import OF_TRAINER, programs_at, texts_of
 from tunec.compiler.lints.index import is_rule, rule
 from tunec.compiler.lints.own_source import texts_below, without_remarks
 from tunec.compiler.lints.python_runs import is_reached
@@ -34,6 +35,7 @@ from tunec.compiler.lints.suppression import (
     OF_TESTS,
     PROGRAM_GONE,
     READER_TAKEN,
+    READER_UNSEEN,
     SET_BESIDE,
     UNNAMED,
     UNREACHED,
@@ -232,7 +234,7 @@ class Witness(Struct, frozen=True, dict=True):
         if self._is_set_beside(found):
             yield SET_BESIDE
         if not self.is_described:
-            taken = self._reader(found)
+            taken = self._unseen(found) or self._reader(found)
             yield from () if taken is None else (taken,)
 
     def _use(self, file: str) -> Reason | None:
@@ -256,7 +258,7 @@ class Witness(Struct, frozen=True, dict=True):
     def _reader(self, found: Diagnostic) -> Reason | None:
         """What is against the premise that the known program reads it."""
         held = None if is_code(found.id) else self._document(found)
-        if held is None or _is_of_engines(found.id) or not self.mentions.has_programs:
+        if held is None or is_of_engines(found.id) or not self.mentions.has_programs:
             return None
         run, document = held
         if document.format == "shell":
@@ -271,6 +273,25 @@ class Witness(Struct, frozen=True, dict=True):
         is_whole = document.format in _WHOLE and document.kind in _OF_PROGRAMS
         is_known = run.own.shows(_PARSERS) or any(map(_TRL.search, self.mentions.commands))
         return READER_TAKEN if is_whole and not is_known else None
+
+    def _unseen(self, found: Diagnostic) -> Reason | None:
+        """What is against an error that says that the program which reads the file ends."""
+        held = self._document(found) if is_said_to_end(found) and not is_code(found.id) else None
+        is_call = any(file.endswith(_PYTHON) for file in _files(found))
+        is_known = is_call or self._is_for_engines(found)
+        if held is None or is_known or not self.mentions.has_programs:
+            return None
+        run, document = held
+        has_copy = any(map(run.own.packs, packages_of(document.kind)))
+        has_parser = run.own.shows(_PARSERS)
+        programs, texts = programs_at(run, found), texts_of(run, found)
+        started = Started(programs, texts, self.mentions.commands, has_parser)
+        return None if is_seen(document, started) and not has_copy else READER_UNSEEN
+
+    def _is_for_engines(self, found: Diagnostic) -> bool:
+        """Whether a finding is about what engines read, whichever program is started."""
+        kinds = {e for file in _files(found) for e in self._kinds.get(file, {""})}
+        return is_of_engines(found.id) or kinds <= _ENGINES
 
     def _document(self, found: Diagnostic) -> tuple[LintContext, Document] | None:
         label = found.primary
@@ -348,7 +369,8 @@ def _is_gone(run: LintContext, program: str) -> bool:
     return is_path and run.own.lacks_program(program) and run.own.has_folder(folder)
 
 
-def _is_of_engines(name: str) -> bool:
+def is_of_engines(name: str) -> bool:
+    """Whether a rule is about what engines, launchers or the shell read, whoever trains."""
     return (
         is_rule(name) and {split_requirement(each)[0] for each in rule(name).consumers} <= _ENGINES
     )

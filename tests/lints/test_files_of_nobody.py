@@ -77,9 +77,14 @@ _CASES = {
     ),
     "somebody's own version": (
         "fsdp-strategy-refused",
-        {"run.sh": _FSDP.format("my_shard"), "requirements.txt": "transformers==4.28.1\n"},
         {
             "run.sh": _FSDP.format("my_shard"),
+            "train.py": _HEIR,
+            "requirements.txt": "transformers==4.28.1\n",
+        },
+        {
+            "run.sh": _FSDP.format("my_shard"),
+            "train.py": _HEIR,
             "requirements.txt": "git+https://github.com/me/transformers.git\n",
         },
     ),

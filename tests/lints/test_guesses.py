@@ -54,7 +54,7 @@ def test_a_script_that_starts_other_files_makes_a_note_of_what_two_files_differ_
 ) -> None:
     files = {"sft__yaml": SFT, "ds__json": ENGINE}
     if script:
-        files["run__sh"] = script
+        files |= {"run__sh": script, "train__py": "from trl import SFTTrainer, TrlParser\n"}
     assert severity(folder(tmp_path, **files), DIFFER) == expected
 
 

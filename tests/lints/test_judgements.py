@@ -40,10 +40,12 @@ _STILL_WARN = {
     "lora-target-unused",
     "optimizer-exchanged-on-offload",
     "option-of-another-choice",
+    "quantised-compute-differs",
     "reward-head-not-trained",
     "several-devices-in-one-process",
     "stage-3-keys-below-stage-3",
     "template-of-another-family",
+    "turn-words-untrained",
     "vllm-keys-without-vllm",
 }
 """Rules that were mostly not true when they were judged, and warn all the same: they ask for more

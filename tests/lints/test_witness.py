@@ -333,7 +333,7 @@ def test_a_word_that_stands_for_a_value_is_filled_in(
     assert [level for level, _ in told(path, "E0105")] == [expected]
 
 
-GETS = "from transformers import Trainer\nimport deepspeed\n"
+GETS = "from transformers import HfArgumentParser, Trainer\nimport deepspeed\n"
 HANDS = "deepspeed.initialize(model=1, config='ds.json')\n"
 
 
@@ -406,3 +406,70 @@ def test_a_release_that_lacks_what_a_script_imports_is_another_script_s(
 def test_a_folder_is_taken_by_files_of_one_kind(file: str, expected: bool, tmp_path: Path) -> None:
     path = written(tmp_path, {"run.sh": "trl sft --config configs/${NAME}.yaml\n"})
     assert Mentions((path,)).names_folder(file) is expected
+
+
+FACTORY_FILE = "model_name_or_path: a/b\nstage: sft\ndo_train: true\nfinetuning_type: lora\n"
+PREDICTS = f"{FACTORY_FILE}output_dir: out\ntemplate: llama3\n"
+COMMAND = "llamafactory-cli train run.yaml\n"
+OF_ITS_OWN = "python train.py run.yaml\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "copy", "expected"),
+    [
+        (COMMAND, "", "error"),
+        (COMMAND, f"src/llamafactory{PACKS}", "note"),
+        (OF_ITS_OWN, "", "note"),
+    ],
+)
+def test_an_error_that_ends_a_run_is_shown_the_program_that_ends(
+    start: str, copy: str, expected: str, tmp_path: Path
+) -> None:
+    files = {"run.yaml": PREDICTS, "run.sh": start, "train.py": "import llamafactory\n"}
+    files |= {copy: ""} if copy else {}
+    ((level, _),) = told(written(tmp_path, files), "refused-without")
+    assert level == expected
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [("*.json\n", "note"), ("*.json\n!**/zero.json\n", "warning"), ("*.yaml\n", "warning")],
+)
+def test_a_file_that_is_kept_out_of_the_repository_may_be_there(
+    patterns: str, expected: str, tmp_path: Path
+) -> None:
+    files = {".gitignore": patterns, "run.sh": "deepspeed a.py --deepspeed s/zero.json --bf16\n"}
+    path = written(tmp_path, files | {"a.py": "from transformers import Trainer\n"})
+    assert [level for level, _ in told(path, "missing-file")] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"), [('"${ARGS[@]}" --module a', []), ("a.py", ["error"])]
+)
+def test_words_of_an_array_may_be_flags_of_the_launcher(
+    word: str, expected: list[str], tmp_path: Path
+) -> None:
+    script = f"deepspeed {word} --master_port 1 --output_dir o\n"
+    path = written(tmp_path, {"run.sh": script})
+    assert [level for level, _ in told(path, "launcher-flags-behind-script")] == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [("args.resume_from_checkpoint", ["warning"]), ("True", [])],
+)
+def test_a_flag_to_resume_by_is_taken_by_what_hands_it_on(
+    call: str, expected: list[str], tmp_path: Path
+) -> None:
+    source = f"{GETS}args = 1\nTrainer(1).train(resume_from_checkpoint={call})\n"
+    start = "python train.py --output_dir o --bf16 True --resume_from_checkpoint True\n"
+    path = written(tmp_path, {"train.py": source, "run.sh": start})
+    assert [level for level, _ in told(path, "resume-from-a-word")] == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("single_gpu", "note"), ("zero2", "warning")])
+def test_a_file_for_one_device_is_meant_for_one(name: str, expected: str, tmp_path: Path) -> None:
+    text = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n"
+    start = f"accelerate launch --config_file {name}.yaml train.py --output_dir o\n"
+    path = written(tmp_path, {f"{name}.yaml": text, "run.sh": start, "train.py": GETS})
+    assert [level for level, _ in told(path, "zero-of-one-process")] == [expected]

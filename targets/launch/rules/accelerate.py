@@ -11,7 +11,7 @@ from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.launch.lines import behind
 
 
-@rule("warning", "silent", consumers=("accelerate",), reads=("accelerate:*",))
+@rule("note", "silent", consumers=("accelerate",), reads=("accelerate:*",))
 def accelerate_file_not_read(run: LintContext) -> Iterator[Finding]:
     """An accelerate file beside a command that does not read it."""
     commands = [e for e in launches(run) if e.value("launcher") not in (*STARTERS, "trl")]
@@ -23,6 +23,8 @@ def accelerate_file_not_read(run: LintContext) -> Iterator[Finding]:
         kind = document.get("distributed_type") or next(iter(document.found.values()), None)
         if kind is None or place is None or first.value("launcher") == "simpletuner":
             continue
+        if document.format == "python":
+            continue  # a call of Accelerator, whoever starts its script
         yield Finding(
             f"{first.value('launcher')} starts the run, and does not read {document.name}",
             (

@@ -79,16 +79,19 @@ def command_cut_short(run: LintContext) -> Iterator[Finding]:
         if _RETURN in document.text:
             yield _of_windows(document)
             continue
-        before: Command | None = None
-        for command in commands_of(document):
-            if (
-                before is not None
-                and before.words
-                and before.end == "\n"
-                and _is_rest(document, command)
-            ):
-                yield _cut(document, command)
-            before = command if command.words or before is None else before
+        yield from (_cut(document, command) for command in _first_rests(document))
+
+
+def _first_rests(document: Document) -> Iterator[Command]:
+    """What is left of each command that is cut short: the first piece, if there are several."""
+    before: Command | None = None
+    is_cut = False
+    for command in filter(lambda each: each.words, commands_of(document)):
+        is_after = before is not None and before.end == "\n"
+        is_rest = is_after and _is_rest(document, command)
+        if is_rest and not is_cut:
+            yield command
+        before, is_cut = command, is_rest
 
 
 _RETURN: Final = "\\\r\n"

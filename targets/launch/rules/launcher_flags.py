@@ -160,6 +160,8 @@ def launcher_flags_behind_script(run: LintContext) -> Iterator[Finding]:
         launcher, script = str(document.value("launcher")), document.get("script")
         if script is None or not script.node.items or has_word_for_script(document):
             continue
+        if not isinstance(script.node.items[0].value, str):
+            continue  # `"${ARGS[@]}"`, which may hold the launcher's own flags
         for item in script.node.items[1:]:
             name = _name(item)
             is_given = document.get(f"flags.{name}") or f"flags.{name}" in document.unknown
