@@ -1,6 +1,7 @@
-"""What a Python script gives its trainer: the data that `load_dataset` names, and no adapter."""
+"""What a Python script gives its trainer: data by `load_dataset`, a model's head, no adapter."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -15,6 +16,7 @@ from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.python_files import LOAD_DATASET, calls_of
+from tunec.compiler.translate.scripts import not_understood
 from tunec.schemas.data_paths import data_name, first_of
 from tunec.schemas.source import Span
 
@@ -77,6 +79,50 @@ def prepared(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
                 (Label("read here", train.span),),
                 help="prepare the data in a file of its own, if samples are selected or rewritten",
             )
+
+
+_HEAD: Final = re.compile(r"For(Sequence|Token)Classification\.from_pretrained$")
+_LABELS: Final = "num_labels"
+_USUAL_LABELS: Final = 2
+"""transformers 5.23.0 configuration_utils.py `PreTrainedConfig.num_labels`: of a config without
+labels."""
+
+
+def task_of(run: LintContext) -> Mapping[tuple[str, ...], Any]:
+    """The field of a spec for the head that every model of the run's scripts has; else empty."""
+    heads = {json.dumps(_head(each)): _head(each) for each in _models(run)}
+    (head,) = heads.values() if len(heads) == 1 else (None,)
+    return {} if head is None else {("task",): head}
+
+
+_UNPLANNED: Final = re.compile(r"For(QuestionAnswering|CTC)\.from_pretrained$")
+
+
+def unplanned_heads(run: LintContext) -> Iterator[Diagnostic]:
+    """An error for each model with a head for which a spec has no task."""
+    for call in _models(run):
+        if _UNPLANNED.search(call.origin) is not None:
+            yield not_understood(
+                f"a spec has no task for the head of {call.holder}",
+                (Label("loaded here", call.span),),
+                "plan another task of its body: `sequence_classification`, `token_classification`",
+            )
+
+
+def _models(run: LintContext) -> Iterator[Call]:
+    for document in _scripts(run):
+        calls = calls_of(document.name, document.text)
+        every = () if calls is None else calls.found
+        yield from (each for each in every if each.name == "from_pretrained")
+
+
+def _head(call: Call) -> Mapping[str, Any] | None:
+    found = _HEAD.search(call.origin)
+    if found is None:
+        return None
+    node = call.fields.get(_LABELS)
+    count = node.value if node is not None and isinstance(node.value, int) else _USUAL_LABELS
+    return {f"{found[1].lower()}_classification": {"labels": count}}
 
 
 def _scripts(run: LintContext) -> Iterator[Document]:

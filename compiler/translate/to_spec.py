@@ -37,6 +37,7 @@ from tunec.compiler.translate.passthrough import (
 )
 from tunec.compiler.translate.phrases import phrases_of
 from tunec.compiler.translate.places import placed
+from tunec.compiler.translate.python_scripts import task_of
 from tunec.compiler.translate.reconciliation import (
     ReconciledSpec,
     beginning,
@@ -171,7 +172,7 @@ def decided(sources: Sources, asking: Asking) -> DecidedRun:
     rest = (each for each in rest if each.place.document.name not in loops)
     keys = tuple(carried(rest, asked, sources))
     base = foundation(known, asking.environment, asking.beside)
-    versions = _versions(asked, keys, asking)
+    versions = {**_versions(asked, keys, asking), **task_of(sources.run)}
     found = _settled(sources, base, (known, phrases.words), asked, asking, versions)
     return DecidedRun(sources, asked, base, found, keys)
 

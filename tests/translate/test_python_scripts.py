@@ -151,6 +151,25 @@ def test_full_training_needs_no_option(tmp_path, monkeypatch):
     assert spec["data"]["evaluation"] == "wikitext:wikitext-2-raw-v1:test"
 
 
+@pytest.mark.parametrize(
+    ("head", "words", "expected"),
+    [
+        ("CausalLM", "", None),
+        ("SequenceClassification", ", num_labels=3", {"sequence_classification": {"labels": 3}}),
+        ("TokenClassification", "", {"token_classification": {"labels": 2}}),
+    ],
+)
+def test_the_head_is_the_task(head, words, expected, tmp_path, monkeypatch):
+    text = FULL.replace("CausalLM", head).replace('dtype="bfloat16"', f'dtype="bfloat16"{words}')
+    assert read(spec_of(text, tmp_path, monkeypatch)).get("task") == expected
+
+
+def test_a_head_without_a_task_is_an_error(tmp_path, monkeypatch):
+    result = spec_of(FULL.replace("CausalLM", "QuestionAnswering"), tmp_path, monkeypatch)
+    (fault,) = (each for each in result.diagnostics if "the head of" in each.message)
+    assert (fault.id, fault.labels[0].span.line) == ("E0908", 4)
+
+
 def test_a_script_that_mentions_adapters_may_make_one(tmp_path, monkeypatch):
     text = FULL.replace("raw =", "model = add_adapter(model)\nraw =")
     assert "adapter.kind" not in sources(text, tmp_path, monkeypatch).known.values
