@@ -5,9 +5,8 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from fnmatch import fnmatchcase
-from functools import cached_property, partial
-from pathlib import Path, PurePosixPath
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -218,20 +217,6 @@ class OwnSource(Struct, frozen=True, dict=True):
         """Whether it is an unpacked source distribution of a package: the release, not a copy."""
         return f"Name: {package}" in self._distributed
 
-    def ignores(self, name: str) -> bool:
-        """Whether .gitignore keeps a file of that name out of a project: it may lie beside it."""
-        return any(map(partial(_is_ignored, name), self._ignored))
-
-    @cached_property
-    def _ignored(self) -> tuple[tuple[str, ...], ...]:
-        """The patterns of the .gitignore at the top of each project, in their order."""
-        found = []
-        for root in self.roots:
-            with suppress(Unreadable):
-                text = read_bytes(root / ".gitignore").decode("utf-8", "replace")
-                found.append(tuple(line.strip() for line in text.splitlines()))
-        return tuple(found)
-
     @cached_property
     def _distributed(self) -> frozenset[str]:
         """The lines of PKG-INFO at the top of each project, which source distributions have."""
@@ -361,16 +346,3 @@ _WITHOUT_REMARKS: Final = (".json", ".md", ".rst", ".txt", ".toml")
 def without_remarks(path: str, text: str) -> str:
     """A text without its comment lines, whose mentions do not count as use."""
     return text if path.endswith(_WITHOUT_REMARKS) else REMARK.sub("", text)
-
-
-def _is_ignored(name: str, patterns: Iterable[str]) -> bool:
-    """Whether the last pattern that fits a name keeps it out."""
-    path = PurePosixPath(name)
-    is_out = False
-    for pattern in patterns:
-        wanted = pattern.lstrip("!").strip("/").removeprefix("**/")
-        whole = path.as_posix() if "/" in wanted else path.name
-        is_within = wanted in map(str, path.parts[:-1]) and pattern.endswith("/")
-        if wanted and not pattern.startswith("#") and (fnmatchcase(whole, wanted) or is_within):
-            is_out = not pattern.startswith("!")
-    return is_out

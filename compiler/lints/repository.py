@@ -296,14 +296,15 @@ _LIBRARIES: Final = (
     *("salesforce-lavis", "lavis", "lmdeploy", "vllm", "xtuner", "opencompass", "trlx"),
     *("lm_eval", "lmms_eval", "rllm"),
 )
+_PROJECTS: Final = (*_LIBRARIES, "llava")
 _NAMED_SO: Final = re.compile(
-    rf"""(?m)\bname\s*=\s*(["']?)(?:\w+[-_])?(?:{"|".join(_LIBRARIES)})\1\s*(?:$|,|\))"""
+    rf"""(?m)\bname\s*=\s*(["']?)(?:\w+[-_])?(?:{"|".join(_PROJECTS)})\1\s*(?:$|,|\))"""
 )
 _BROUGHT: Final = frozenset(
     {"vendor", "vendored", "third_party", "thirdparty", "3rdparty", "third-party"}
 )
 """Folders of what others wrote; what lies in them has a folder of its own."""
-_SHOWN: Final = ("examples", "recipes", "tests", "benchmarks", "docs")
+_SHOWN: Final = ("examples", "recipes", "scripts", "tests", "benchmarks", "docs")
 """Folders of a library's repository that its users do not run."""
 _BUILT: Final = "build/lib/"
 """Where setuptools copy a package to, to build it."""

@@ -432,15 +432,18 @@ def test_an_error_that_ends_a_run_is_shown_the_program_that_ends(
 
 
 @pytest.mark.parametrize(
-    ("patterns", "expected"),
-    [("*.json\n", "note"), ("*.json\n!**/zero.json\n", "warning"), ("*.yaml\n", "warning")],
+    ("start", "expected"), [("bash own/run.sh\n", "note"), ("bash LLaVA/scripts/t.sh\n", "warning")]
 )
-def test_a_file_that_is_kept_out_of_the_repository_may_be_there(
-    patterns: str, expected: str, tmp_path: Path
+def test_a_script_of_a_copy_of_llava_is_used_where_something_starts_it(
+    start: str, expected: str, tmp_path: Path
 ) -> None:
-    files = {".gitignore": patterns, "run.sh": "deepspeed a.py --deepspeed s/zero.json --bf16\n"}
-    path = written(tmp_path, files | {"a.py": "from transformers import Trainer\n"})
-    assert [level for level, _ in told(path, "missing-file")] == [expected]
+    files = {
+        "LLaVA/pyproject.toml": '[project]\nname = "llava"\n',
+        "LLaVA/scripts/t.sh": "deepspeed a.py --deepspeed ./scripts/zero.json --bf16 True\n",
+        "LLaVA/a.py": "from transformers import Trainer\n",
+        "run.sh": start,
+    }
+    assert [level for level, _ in told(written(tmp_path, files), "missing-file")] == [expected]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ _EXCHANGED: Final = Row(
     label="not used",
     why=(
         "only its learning rate and weight decay are kept",
-        "states on the host are fp32: 12 bytes a trained parameter with the fp32 copy",
+        "states on the host are fp32: 12 bytes per trained parameter with the fp32 copy",
     ),
     help=f"write optim: adamw_torch, or {_KEEP}",
     beside=("no deepspeed:optimizer",),

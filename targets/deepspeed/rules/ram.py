@@ -125,7 +125,7 @@ def _beyond_ram(
             *also(run.place(run.observed("adapter.kind")), "the whole model is trained"),
         ),
         (
-            f"{width} bytes a parameter: fp32 copy, gradient and two moments"
+            f"{width} bytes per parameter: fp32 copy, gradient and two moments"
             + (", and the parameter itself" if width == _BOTH else ""),
             f"DeepSpeed's own estimate adds {_BUFFERS - 1:.0%} for buffers",
             *(("running out of pinned memory is reported as CUDA out of memory",) * pinned),

@@ -100,13 +100,8 @@ def missing_file(run: LintContext) -> Iterator[Finding]:
             (each.place.label("named here"),),
             ("looked for beside this file, around it, and where tunec was started",),
             "give the file, or run tunec where the training is started",
-            severity="note" if _may_be_there(run, each) else None,
+            severity="note" if _is_elsewhere(run, each) or _is_another_place(run, each) else None,
         )
-
-
-def _may_be_there(run: LintContext, each: Missing) -> bool:
-    """Whether the file may lie where the run is started, though it is not in the repository."""
-    return run.own.ignores(each.path) or _is_elsewhere(run, each) or _is_another_place(run, each)
 
 
 def _is_beside_program(run: LintContext, each: Missing) -> bool:
