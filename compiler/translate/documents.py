@@ -12,7 +12,11 @@ from tunec.compiler.lints.document import TRL as OF_TRL
 from tunec.compiler.lints.kinds import EXPLAINED, known_keys
 from tunec.compiler.lints.neighbours import is_shipped
 from tunec.compiler.target import File, Target
-from tunec.compiler.translate.python_scripts import MENTIONS_ADAPTERS
+from tunec.compiler.translate.python_scripts import (
+    MENTIONS_ADAPTERS,
+    OF_UNSLOTH,
+    fast_loads,
+)
 from tunec.compiler.translate.scripts import with_own_scripts
 from tunec.schemas.frozen import replace
 
@@ -123,6 +127,8 @@ def _by_its_calls(document: Document, adapter: Document | None) -> Document:
     scripts.
     """
     if document.file is not None and document.file.in_code is not None:
+        if fast_loads(document):
+            return _without(document, *OF_UNSLOTH)
         return replace(document, file=document.file.in_code)
     if document.kind not in OF_TRL or _ADAPTED in document.found:
         return document

@@ -51,9 +51,62 @@ def of_scripts(run: LintContext) -> Iterator[Definition]:
         if evaluation is not None and len(evaluation.paths) == 1 and _evaluates(document):
             values = {"data.evaluation": evaluation.paths[0]}
             yield from _definitions(document, values, evaluation.span, "set by load_dataset")
+        yield from _of_unsloth(document, run)
         if MENTIONS_ADAPTERS.search(document.text) is None:
             reason = "the script makes no adapter"
             yield from _definitions(document, {"adapter.kind": "none"}, document.start(), reason)
+
+
+# ── Unsloth ──────────────────────────────────────────────────────────────────────────────────────
+
+_UNSLOTH: Final = "unsloth"
+_BITS: Final = ("load_in_4bit", "load_in_8bit", "load_in_16bit", "load_in_fp8", "full_finetuning")
+_LENGTH: Final = "max_seq_length"
+OF_UNSLOTH: Final = frozenset({_LENGTH})
+"""Arguments of Unsloth's that are read here, and of no class of transformers."""
+_USUAL_LENGTH: Final = 2048
+_USUAL_ADAPTER: Final[Mapping[str, tuple[str, float]]] = {
+    "r": ("adapter.rank", 16),
+    "lora_alpha": ("adapter.alpha", 16.0),
+    "lora_dropout": ("adapter.dropout", 0.0),
+}
+"""unsloth 2026.10.9 models/llama.py `FastLlamaModel.get_peft_model`: arguments with defaults."""
+
+
+def fast_loads(document: Document) -> list[Call]:
+    """The calls with which a script loads models by Unsloth."""
+    calls = calls_of(document.name, document.text)
+    every = () if calls is None else calls.found
+    return [e for e in every if e.package == _UNSLOTH and e.name == "from_pretrained"]
+
+
+def _of_unsloth(document: Document, run: LintContext) -> Iterator[Definition]:
+    """What Unsloth loads if a script leaves it out, and what it names in its own words.
+
+    unsloth 2026.10.9 models/loader.py `FastLanguageModel.from_pretrained`, whose 4 bits are nf4
+    with quantized constants (models/llama.py `bnb_config`).
+    """
+    loads = fast_loads(document)
+    if len(loads) != 1:
+        return
+    (call,), fields = loads, loads[0].fields
+    path = _text(call, 0, "model_name")
+    length = fields.get(_LENGTH)
+    told = _USUAL_LENGTH if length is None else length.value
+    values: dict[str, Any] = {
+        **({"model.path": path} if path is not None else {}),
+        **({"data.sequence": told} if isinstance(told, int) else {}),
+        **({} if any(key in fields for key in _BITS) else {"quantization.format": "nf4"}),
+        "quantization.double": True,
+    }
+    for each in run.documents:
+        if (each.name, each.kind) == (document.name, "peft"):
+            absent = (key for key in _USUAL_ADAPTER if key not in each.found)
+            values |= dict(_USUAL_ADAPTER[key] for key in absent)
+    yield from _definitions(document, values, call.span, "set by Unsloth")
+
+
+# ── adapters and evaluation ──────────────────────────────────────────────────────────────────────
 
 
 MENTIONS_ADAPTERS: Final = re.compile(r"(?i)peft|lora|adapter")

@@ -64,6 +64,21 @@ def asking(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *more: str)
     return asking_of(options, standard(TARGETS, "text"), None)
 
 
+UNSLOTH = """\
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+from unsloth import FastLanguageModel
+
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Qwen3-8B"{loaded})
+model = FastLanguageModel.get_peft_model(
+    model, r=32, lora_alpha=16, lora_dropout=0, target_modules=["q_proj", "v_proj"]
+)
+data = load_dataset("yahma/alpaca-cleaned", split="train")
+args = SFTConfig(output_dir="out", per_device_train_batch_size=2, max_steps=60, bf16=True)
+SFTTrainer(model=model, tokenizer=tokenizer, train_dataset=data, args=args).train()
+"""
+
+
 def spec_of(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> SpecResult:
     return spec_of_files([Path("train.py")], asking(text, folder, monkeypatch, *more))
 
@@ -181,6 +196,27 @@ def test_preferences_keep_their_first_samples_and_the_base_as_reference(tmp_path
     assert "lora" in spec["method"]
     assert spec["targets"] == ["trl"]
     assert spec["data"]["train"] == {"path": "trl-lib/ultrafeedback_binarized", "samples": 1000}
+
+
+@pytest.mark.parametrize(
+    ("loaded", "method", "length"),
+    [
+        ("", "qlora", 2048),
+        (", max_seq_length=4096, load_in_4bit=True", "qlora", 4096),
+        (", load_in_4bit=False", "lora", 2048),
+    ],
+)
+def test_unsloth_loads_by_its_own_defaults(loaded, method, length, tmp_path, monkeypatch):
+    spec = read(spec_of(UNSLOTH.format(loaded=loaded), tmp_path, monkeypatch))
+    adapter = {"rank": 32, "alpha": 16, "targets": ["q_proj", "v_proj"]}
+    assert (spec["model"], spec["method"]) == ("unsloth/Qwen3-8B", {method: adapter})
+    assert spec["data"] == {"train": "yahma/alpaca-cleaned", "sequence": length}
+
+
+def test_unsloths_adapter_has_its_own_defaults(tmp_path, monkeypatch):
+    text = UNSLOTH.format(loaded="").replace("r=32, lora_alpha=16, ", "")
+    values = sources(text, tmp_path, monkeypatch).known.values
+    assert (values["adapter.rank"], values["adapter.alpha"]) == (16, 16)
 
 
 @pytest.mark.parametrize("text", [qlora(), FULL, DPO], ids=["qlora", "full", "dpo"])
