@@ -87,6 +87,9 @@ READER_UNSEEN: Final = Reason(
     warning="warning",
 )
 
+ELSEWHERE: Final = Reason(
+    "the script changes to a folder of another name first: which files it finds is not known"
+)
 PROGRAM_GONE: Final = Reason(
     "the folder of the program that it starts is here, and the program is not: nothing starts"
 )

@@ -28,6 +28,7 @@ from tunec.compiler.lints.own_source import texts_below, without_remarks
 from tunec.compiler.lints.python_runs import is_reached
 from tunec.compiler.lints.repository import copy_of, is_top
 from tunec.compiler.lints.suppression import (
+    ELSEWHERE,
     FILLED_IN,
     IN_TEXT,
     NO_READER,
@@ -231,6 +232,8 @@ class Witness(Struct, frozen=True, dict=True):
         yield from sorted(reasons, key=lambda each: each.error != "note")[:1]
         if not self._is_reached(found):
             yield UNREACHED
+        if self._is_elsewhere(found):
+            yield ELSEWHERE
         if self._is_set_beside(found):
             yield SET_BESIDE
         if not self.is_described:
@@ -313,6 +316,17 @@ class Witness(Struct, frozen=True, dict=True):
                 return False
         return bool(texts)
 
+    def _is_elsewhere(self, found: Diagnostic) -> bool:
+        """Whether two files are compared that a script names in another checkout's folder."""
+        files = frozenset(_files(found))
+        runs = self.runs if len(files) > 1 else ()
+        mine = (each.documents for each in runs if files <= {e.name for e in each.documents})
+        texts = {e.text for documents in mine for e in documents if e.format == "shell"}
+        here = {part for root in self.mentions.roots for part in root.parts}
+        return any(
+            here.isdisjoint(_GOES.findall(text)[-1:]) for text in texts if _GOES.search(text)
+        )
+
     def _is_reached(self, found: Diagnostic) -> bool:
         """Whether a statement stands under no condition that no command is known to meet."""
         span = found.span
@@ -350,6 +364,10 @@ class Witness(Struct, frozen=True, dict=True):
 
 
 _NOT_JSON: Final = "E0105"
+_GOES: Final = re.compile(
+    r"(?m)^[ \t]*(?:cd|pushd)[ \t]+[\"']?(?:/|~/)(?:[\w.-]+/)*([\w.-]+)/?(?![\w/$])"
+)
+"""The name of a folder that a script changes to by its whole path."""
 _TEMPLATE: Final = re.compile(r":\s*(?:[A-Z][A-Z0-9_]+|<[^<>]+>|\{\{.*\}\}|\$\{?\w+\}?)\s*,?\s*$")
 """A value that a program puts in before the file is read."""
 _OF_PROGRAMS: Final = frozenset({"hf", *TRL})

@@ -476,3 +476,18 @@ def test_a_file_for_one_device_is_meant_for_one(name: str, expected: str, tmp_pa
     start = f"accelerate launch --config_file {name}.yaml train.py --output_dir o\n"
     path = written(tmp_path, {f"{name}.yaml": text, "run.sh": start, "train.py": GETS})
     assert [level for level, _ in told(path, "zero-of-one-process")] == [expected]
+
+
+@pytest.mark.parametrize(("folder", "expected"), [("/data/other", "note"), ("/data/mine", "error")])
+def test_files_that_a_script_names_in_another_checkout_may_be_others(
+    folder: str, expected: str, tmp_path: Path
+) -> None:
+    files = {
+        "ds.json": '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}',
+        "run.sh": f"cd {folder}\npython train.py --output_dir o --per_device_train_batch_size 8"
+        " --bf16 --deepspeed ds.json\n",
+        "train.py": f"{GETS}Trainer(1)\n",
+    }
+    (tmp_path / "mine").mkdir()
+    levels = [e for e, _ in told(written(tmp_path / "mine", files), "deepspeed-and-trainer-differ")]
+    assert levels == [expected]

@@ -20,6 +20,8 @@ _SYNCED: Final = "trl>=0.29"
 """trl 0.29.1 to 1.16.0 trainer/dpo_trainer.py `DPOTrainer.__init__`."""
 _SCORED: Final = "trl>=0.29"
 """trl 0.29.1 to 1.16.0 trainer/reward_trainer.py `RewardTrainer.__init__`."""
+_FORMATTED: Final = "trl>=0.18"
+"""trl 0.18.1 to 1.16.0 trainer/sft_trainer.py `SFTTrainer.__init__`; 0.17.0 does not ask."""
 _TAKEN: Final = "trl>=1.8"
 """trl 1.8.0 to 1.16.0 trainer/*_trainer.py `__init__`: "your model is already instantiated". The
 first two raise a ValueError, the others log it."""
@@ -49,6 +51,8 @@ def trainer_call_refused(run: LintContext) -> Iterator[Finding]:
                     yield from _synced(run, document, call)
                 elif call.name == "RewardTrainer" and call.package == "trl":
                     yield from _scored(run, document, call, calls)
+                elif call.name == "SFTTrainer" and call.package == "trl":
+                    yield from _formatted(run, document, call)
                 if call.package == "trl":
                     yield from _quantised(run, document, call, calls)
 
@@ -110,6 +114,28 @@ def _synced(run: LintContext, document: Document, call: Call) -> Iterator[Findin
             ),
             "remove sync_ref_model, or train all weights",
             severity=severity(run, _SYNCED),
+        )
+
+
+def _formatted(run: LintContext, document: Document, call: Call) -> Iterator[Finding]:
+    """`formatting_func` makes one text of each sample, whose completion is then not known."""
+    given = next((each for each in call.site.call.keywords if each.arg == "formatting_func"), None)
+    asked = run.said("sft", "completion_only_loss")
+    if given is None or _is_none(given.value) or asked is None or asked.value is not True:
+        return
+    if is_checked(run, _FORMATTED):
+        node = call.fields.get("formatting_func")
+        yield Finding(
+            "SFTTrainer refuses formatting_func beside completion_only_loss",
+            (
+                asked.label("refused"),
+                *also(Place(document, "formatting_func", node) if node else None, "one text"),
+            ),
+            notes(
+                run, "it makes one text of prompt and completion, which have no border", _FORMATTED
+            ),
+            "remove formatting_func and keep the columns prompt and completion, or train on both",
+            severity=severity(run, _FORMATTED),
         )
 
 
