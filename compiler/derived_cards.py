@@ -30,6 +30,9 @@ _PARTS: Final = ("", "transformer", "unet")
 _PIPELINE: Final = "model_index.json"
 """The file in the folder of a diffusers pipeline (diffusers 0.42.1 `DiffusionPipeline`)."""
 
+_PIPELINE_CLASS: Final = "tunec_pipeline"
+"""The key of a config that was read for the class of its pipeline."""
+
 
 class NoCard(ValueError):
     """A config has no card, and none could be made.
@@ -247,6 +250,24 @@ def pipeline_of(folder: Path) -> Path:
     """
     is_part = folder.name in _PARTS and (folder.parent / _PIPELINE).is_file()
     return folder.parent if is_part else folder
+
+
+def pipeline_index(config: Path) -> Path | None:
+    """The file with the class of the pipeline to which a config.json belongs, if there is one."""
+    index = pipeline_of(config.parent) / _PIPELINE
+    return index if index.is_file() else None
+
+
+def with_pipeline_class(config: Mapping[str, Any], index: object) -> Mapping[str, Any]:
+    """A denoiser's config with the class of its pipeline, as model_index.json gives it."""
+    named = index.get("_class_name") if isinstance(index, Mapping) else None
+    return {**config, _PIPELINE_CLASS: named} if isinstance(named, str) else config
+
+
+def pipeline_class_in(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The class of the pipeline, empty if it is not known, and the config alone."""
+    own = {key: value for key, value in config.items() if key != _PIPELINE_CLASS}
+    return str(config.get(_PIPELINE_CLASS, "")), own
 
 
 def hub_folder(name: str) -> Path:

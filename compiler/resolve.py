@@ -1,7 +1,8 @@
 """Resolve every name in a spec: model, architecture, hardware, versions, pins."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -20,7 +21,7 @@ from tunec.compiler.analyses.architecture.classifiers import (
 )
 from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.analyses.selection import Selection, select
-from tunec.compiler.derived_cards import KEY, NoCard, card_of, pipeline_of
+from tunec.compiler.derived_cards import KEY, NoCard, card_of, pipeline_class_in, pipeline_of
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import shortened
 from tunec.compiler.facts import Facts, ResolvedModel
@@ -157,20 +158,30 @@ def _of_config(
     path: str, facts: Mapping[str, Any], stored: FloatDtype | None, task: Task | None
 ) -> ResolvedModel:
     """A model given by its config, with what the catalogue knows of a pipeline like it."""
+    pipeline, facts = pipeline_class_in(facts)
     made = _of_task(facts, task)
     found = ResolvedModel(path, made, (), stored or "bf16", None, published=_published(facts))
-    return _with_pipeline(found, stored) if made.kind == "diffusion" else found
+    if made.kind != "diffusion":
+        return found
+    known = tuple(denoiser_cards(made.family, pipeline))
+    alike = [each for each in known if _derived(each.config) == made]
+    nearest = max(alike, key=partial(_shared, facts), default=None)
+    if nearest is None:
+        return _with_class(found, known)
+    return replace(
+        _of_weights(nearest.repo), path=path, stored_dtype=stored or nearest.stored_dtype
+    )
 
 
-def _with_pipeline(model: ResolvedModel, stored: FloatDtype | None) -> ResolvedModel:
-    """A denoiser with what the catalogue knows of its class, and of a pipeline with its equal."""
-    known = tuple(denoiser_cards(model.architecture.family))
+def _shared(facts: Mapping[str, Any], known: ModelCard) -> int:
+    """The number of settings that a config has like a card's."""
+    return sum(facts.get(key) == value for key, value in known.config.items())
+
+
+def _with_class(model: ResolvedModel, known: Sequence[ModelCard]) -> ResolvedModel:
+    """A denoiser like no other with what the catalogue knows of its class."""
     if not known:
         return model
-    for each in known:
-        if _derived(each.config) == model.architecture:
-            kept = stored or each.stored_dtype
-            return replace(_of_weights(each.repo), path=model.path, stored_dtype=kept)
     architecture = _with_references(model.architecture, known[0])
     return replace(model, architecture=architecture, lora_targets=known[0].lora_targets)
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.derived_cards import config_in, hub_config, hub_folder
+from tunec.compiler.derived_cards import (
+    config_in,
+    hub_config,
+    hub_folder,
+    pipeline_index,
+    with_pipeline_class,
+)
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shortened
 from tunec.compiler.frontend.disk import Unreadable, near_files
@@ -74,13 +80,10 @@ def _is_catalogued(name: str) -> bool:
     """
     from tunec.schemas.hardware.catalogue import UnknownName, cluster
 
-    if is_known_model(name):
-        return True
     try:
-        cluster(name)
+        return is_known_model(name) or bool(cluster(name))
     except UnknownName:
         return False
-    return True
 
 
 def is_written_as_path(name: str) -> bool:
@@ -159,7 +162,22 @@ def _config_file(name: str, tree: Node, at: Place, project: Project) -> Resolved
     if not faults and not isinstance(config, dict):
         message = f"`{shortened(name)}` is not a model's config: it does not hold a mapping"
         config, faults = None, (error("E0305", message, _at(tree, at), path=at),)
-    return ResolvedName(faults, (File(path, content),), config=config)
+    read = File(path, content)
+    if config is None:
+        return ResolvedName(faults, (read,))
+    index = _index_of(path, _at(tree, at), project)
+    known = _config(index.content, str(index.path), "json")[0] if index else None
+    files = (read, index) if index else (read,)
+    return ResolvedName(faults, files, config=with_pipeline_class(config, known))
+
+
+def _index_of(config: Path, named: Span, project: Project) -> File | None:
+    """The file that describes the pipeline of a denoiser; None if there is none to read."""
+    index = pipeline_index(config)
+    try:
+        return None if index is None else File(index, project.read(index, named))
+    except (Outside, Unreadable, OSError):
+        return None
 
 
 @cached(16)

@@ -44,6 +44,8 @@ class Edits(Shape):
     """The most in a sample."""
     seen: int = 0
     """Tokens that the text encoder makes of each, besides those of the text; 0: it sees none."""
+    pipeline: str = ""
+    """diffusers' class of its pipeline, by which a copy is known whose denoiser another has too."""
     source: str
 
 

@@ -89,15 +89,19 @@ def original(name: str) -> str:
     return known.repo if path.lower() in own else path
 
 
-def denoiser_cards(family: str) -> Iterator[ModelCard]:
+def denoiser_cards(family: str, pipeline: str = "") -> Iterator[ModelCard]:
     """The cards whose denoiser is of a diffusers class, in the order of their names.
 
-    Models that need reference images are left out: their denoisers are those of other models.
+    Models that need reference images have the denoisers of other models: they are those that the
+    class of the whole `pipeline` names, and are left out otherwise.
     """
-    for name, head in heads(_CARDS, ("config",), family.lower()).items():
-        known = _read(name) if head.get("config", {}).get("_class_name") == family else None
-        if known is not None and (known.edits is None or not known.edits.least):
-            yield known
+    known = [
+        _read(name)
+        for name, head in heads(_CARDS, ("config",), family.lower()).items()
+        if head.get("config", {}).get("_class_name") == family
+    ]
+    named = [each for each in known if each.edits and pipeline == each.edits.pipeline != ""]
+    yield from named or (each for each in known if each.edits is None or not each.edits.least)
 
 
 def card_names() -> tuple[str, ...]:

@@ -19,7 +19,13 @@ from tunec.compiler.ir.slots import Devices
 from tunec.compiler.target import on_deepspeed
 from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.scheduler import is_known
-from tunec.targets.simpletuner.families import LAST_READ_BEFORE, SANA_ENDS, flavour_of, of_model
+from tunec.targets.simpletuner.families import (
+    LAST_READ_BEFORE,
+    SANA_ENDS,
+    edits,
+    flavour_of,
+    of_model,
+)
 from tunec.targets.simpletuner.rows.schedule import KINDS, lacks_steps
 
 
@@ -97,6 +103,14 @@ RULES: Final = (
         "name it: `references: [before]` under `data`",
         "helpers/models/qwen_image/model.py and helpers/models/flux/model.py "
         "`requires_conditioning_dataset`",
+    ),
+    Rule(
+        lambda plan: bool(plan.data.references) and not edits(plan.model),
+        "its flavour decides whether a model edits, and the weights of a local copy do not tell it",
+        ("model.path", "data.references"),
+        "name the model by its repository",
+        "simpletuner 4.10.1 helpers/models/common.py setup_model_flavour; helpers/models/flux/"
+        "model.py and qwen_image/model.py: what depends on `model_flavour`",
     ),
     Rule(
         lambda plan: bool(plan.data.references and (plan.data.more or plan.data.evaluation)),

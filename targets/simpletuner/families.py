@@ -289,6 +289,15 @@ def flavour_of(model: Model) -> tuple[Family, str] | None:
     return next(filter(None, map(_published, alike)), None)
 
 
+def edits(model: Model) -> bool:
+    """Whether the flavour of a plan's model is one that takes reference images.
+
+    Of a local copy it is that of a model with the same modules, which may generate from text alone.
+    """
+    known = _card_of(model)
+    return known is not None and known.edits is not None
+
+
 def _published(path: str) -> tuple[Family, str] | None:
     """The family and flavour with that repository; the hub ignores case in names."""
     for family in FAMILIES:

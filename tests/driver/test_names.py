@@ -175,11 +175,19 @@ def pipeline(folder, name, **changed):
     part = "unet" if "UNet" in card(name).config["_class_name"] else "transformer"
     (folder / part).mkdir(parents=True)
     (folder / part / "config.json").write_text(json.dumps({**card(name).config, **changed}))
-    (folder / "model_index.json").write_text("{}")
+    edits = card(name).edits
+    index = {"_class_name": edits.pipeline} if edits and edits.pipeline else {}
+    (folder / "model_index.json").write_text(json.dumps(index))
     return part
 
 
-@pytest.mark.parametrize("name", ["sdxl-base-1.0", "sd3.5-medium", "qwen-image", "flux.2-klein-4b"])
+EDITORS = [name for name in card_names() if (found := card(name)).edits and found.edits.least]
+"""Models that need reference images: their denoisers are those of other models."""
+
+
+@pytest.mark.parametrize(
+    "name", ["sdxl-base-1.0", "sd3.5-medium", "qwen-image", "flux.2-klein-4b", *EDITORS]
+)
 def test_a_folder_of_a_pipeline_is_planned_like_the_repository_that_it_copies(name, tmp_path):
     part = pipeline(tmp_path / "local", name)
     published = resolve_model(card(name).repo, tmp_path)
@@ -187,6 +195,25 @@ def test_a_folder_of_a_pipeline_is_planned_like_the_repository_that_it_copies(na
         found = resolve_model(given, tmp_path)
         assert found.path == str(tmp_path / "local")
         assert replace(found, path=published.path) == published
+
+
+@pytest.mark.parametrize("name", EDITORS)
+@pytest.mark.parametrize("references", [[], ["before"]])
+def test_a_copy_of_a_model_that_edits_is_not_trained_without_its_flavour(
+    name, references, tmp_path
+):
+    """Its denoiser is that of a model that generates from text alone, whose flavour is written."""
+    pipeline(tmp_path / "local", name)
+    data = {"train": "after", "samples": 100, "resolution": 512, "references": references}
+    spec = spec_of(model="./local", hardware="h100-80g-x1", data=data, train={"steps": 100})
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec), "utf-8")
+    target = [REGISTRY.resolve("simpletuner")]
+    local = compile_spec(load_spec(tmp_path / "spec.yaml"), target, repairing=False)
+    assert [each.id for each in local.diagnostics if each.severity == "error"] == ["E0905"]
+    asked = load_spec(tmp_path / "spec.yaml", overrides=[f"model={name}"])
+    published = compile_spec(asked, target, repairing=False)
+    assert bool(published.artifacts) == bool(references), published.diagnostics
+    assert published.planned.memory == local.planned.memory
 
 
 @pytest.mark.parametrize("folder", ["model", "hardware", "repository"])
