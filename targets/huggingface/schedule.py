@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, constant, named, same
+from tunec.compiler.target import ALWAYS, Entry, constant, in_no_plan, named, same
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import ScheduleKind
 from tunec.targets.rows import in_epochs, in_steps, rises_over_a_share
@@ -171,7 +171,7 @@ def _evaluation(strategy: str, *others: str) -> Entry:
         word = words[0] if words else "no"
         if word in ("no", False):  # YAML 1.1 reads an unquoted no as false
             return {"schedule.evaluation_steps": None}
-        steps = found.get("eval_steps", found.get("logging_steps"))
+        steps = found.get("eval_steps")
         return {"schedule.evaluation_steps": steps} if word == "steps" and steps else {}
 
     return Entry(
@@ -184,7 +184,27 @@ def _evaluation(strategy: str, *others: str) -> Entry:
     )
 
 
+def _evaluation_as_it_logs(*strategies: str) -> Entry:
+    """Evaluation by steps that are not given: it happens whenever there is a log."""
+
+    def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        by_steps = any(found.get(key) == "steps" for key in strategies)
+        is_open = by_steps and not found.get("eval_steps")
+        return {"schedule.evaluation_steps": found["logging_steps"]} if is_open else {}
+
+    return Entry(
+        (*strategies, "eval_steps", "logging_steps"),
+        ("schedule.evaluation_steps",),
+        lambda _: {},
+        read,
+        f"{_SOURCE} `__post_init__`: eval_steps is then logging_steps",
+        when=in_no_plan,
+        beside=("eval_steps", "logging_steps"),
+    )
+
+
 EVALUATION = (
     replace(_evaluation("evaluation_strategy"), until="4.41"),
     replace(_evaluation("eval_strategy", "evaluation_strategy"), since="4.41"),
 )
+EVALUATION_AS_IT_LOGS = _evaluation_as_it_logs("eval_strategy", "evaluation_strategy")

@@ -26,6 +26,7 @@ from tunec.targets.huggingface.model import (
 from tunec.targets.huggingface.packages import TRL
 from tunec.targets.huggingface.schedule import (
     EVALUATION,
+    EVALUATION_AS_IT_LOGS,
     LENGTH,
     LOGGING,
     SAVING,
@@ -237,6 +238,7 @@ SFT = File(
         TRL_LOG_STEPS,
         *SAVING,
         *EVALUATION,
+        EVALUATION_AS_IT_LOGS,
         *RUNTIME,
         _WHOLE,
     ),

@@ -30,6 +30,7 @@ from tunec.targets.huggingface.packages import (
 from tunec.targets.huggingface.predictions import PREDICTIONS
 from tunec.targets.huggingface.schedule import (
     EVALUATION,
+    EVALUATION_AS_IT_LOGS,
     LENGTH,
     LOG_STEPS,
     LOGGING,
@@ -54,6 +55,7 @@ _TRAINING = (
     LOG_STEPS,
     *SAVING,
     *EVALUATION,
+    EVALUATION_AS_IT_LOGS,
     *PREDICTIONS,
     *RUNTIME,
     *LOSS,

@@ -167,6 +167,19 @@ def test_full_training_needs_no_option(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("more", "steps"),
+    [
+        ("logging_steps=20", 20),
+        ("logging_steps=20, eval_steps=50", 50),
+        ("eval_steps=50", 50),
+    ],
+)
+def test_evaluation_without_steps_happens_with_the_log(more, steps, tmp_path, monkeypatch):
+    text = FULL.replace("eval_steps=50", more)
+    assert sources(text, tmp_path, monkeypatch).known.values["schedule.evaluation_steps"] == steps
+
+
+@pytest.mark.parametrize(
     ("head", "words", "expected"),
     [
         ("CausalLM", "", None),
