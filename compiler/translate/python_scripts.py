@@ -148,6 +148,18 @@ def task_of(run: LintContext) -> Mapping[tuple[str, ...], Any]:
     return {} if head is None else {("task",): head}
 
 
+def complete_scripts(run: LintContext) -> frozenset[str]:
+    """The scripts whose calls name every argument, so that what they leave out is the default."""
+    names = set[str]()
+    for document in _scripts(run):
+        calls = calls_of(document.name, document.text)
+        every = () if calls is None else calls.found
+        loads = [each for each in every if each.name == "from_pretrained"]
+        if loads and not any(each.is_open for each in every):
+            names.add(document.name)
+    return frozenset(names)
+
+
 _UNPLANNED: Final = re.compile(r"For(QuestionAnswering|CTC)\.from_pretrained$")
 
 

@@ -4,7 +4,7 @@
 its own parser for it, which knows the flags of its one program.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
@@ -167,12 +167,12 @@ def without_plan(documents: Iterable[Document]) -> Iterator[Diagnostic]:
 
 
 def unsettled(
-    run: LintContext, ledger: Ledger, *, is_decided: bool = False
+    run: LintContext, ledger: Ledger, whole: Container[str], *, is_decided: bool = False
 ) -> Iterator[Diagnostic]:
     """A fault for each value that only a run would show, unless its slots are given.
 
-    Settings without a call in a Python script are one fault together, or none if tunec decides
-    what no file sets.
+    Settings without a call in a Python script are one fault together; none in the scripts of
+    `whole`, which set everything that their run sets, or if tunec decides what no file sets.
     """
     for document in run.documents:
         absent = unwritten(document)
@@ -184,7 +184,8 @@ def unsettled(
                     (label,),
                     f"set it: {_settings(slots)}",
                 )
-        slots = () if is_decided else _not_given(document, sorted(absent), ledger)
+        is_known = is_decided or document.name in whole
+        slots = () if is_known else _not_given(document, sorted(absent), ledger)
         if slots := tuple(each for each in slots if ledger.winner(each) is None):
             yield not_understood(
                 f"no call in {document.name} sets {joined(slots, 'and')}; another file of the run "

@@ -23,7 +23,12 @@ from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import Read, reads
 from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.compiler.translate.phrases import phrases_in
-from tunec.compiler.translate.python_scripts import of_scripts, prepared, unplanned_heads
+from tunec.compiler.translate.python_scripts import (
+    complete_scripts,
+    of_scripts,
+    prepared,
+    unplanned_heads,
+)
 from tunec.compiler.translate.scripts import is_given, unsettled, without_plan
 from tunec.compiler.translate.statements import said_by, with_defaults
 from tunec.compiler.translate.unread_files import unread
@@ -124,7 +129,7 @@ def sources_of(
         *reading.faults,
         *unread(reading),
         *without_plan(reading.documents),
-        *unsettled(run, ledger, is_decided=not to_files),
+        *unsettled(run, ledger, complete_scripts(run), is_decided=not to_files),
         *prepared(run, ledger),
         *unplanned_heads(run),
         *_contradictions(run, ledger),

@@ -239,3 +239,15 @@ def test_nothing_of_a_call_is_dropped_silently(text, tmp_path, monkeypatch):
     reads = sources(text, tmp_path, monkeypatch).reads
     assert reads
     assert {each.key for each in reads if each.fate == "left"} <= told
+
+
+@pytest.mark.parametrize(("more", "is_told"), [("", False), (", **options", True)])
+def test_a_call_with_unknown_arguments_leaves_the_rest_open(
+    more, is_told, tunec, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    text = qlora().replace('device_map="auto"', f'device_map="auto"{more}')
+    Path("train.py").write_text(text, "utf-8")
+    result = tunec("translate", "train.py", "--to", "axolotl", "--model", "Qwen/Qwen3-8B")
+    assert ("no call in train.py" in result.err) is is_told
+    assert (result.code == 0) is not is_told
