@@ -10,6 +10,8 @@ from tunec.schemas.frozen import replace
 
 _SEGMENTED: Final = frozenset({"sd3-medium", "flux.1-dev"})
 """Families for which SimpleTuner supports an interval."""
+_UNETS: Final = frozenset({"sdxl-base-1.0", "stable-diffusion-v1-5"})
+"""UNets, whose adapters on every linear layer are outside of recomputed blocks too."""
 _MEASURED: Final = frozenset({"pixart-sigma-xl-2-1024", "wan2.1-t2v-1.3b"})
 """Models whose blocks were measured on their class: only adapters are trained on them."""
 _EDITS: Final = frozenset({"flux.1-kontext-dev", "qwen-image-edit-2511"})
@@ -45,6 +47,9 @@ def denoisers(model: Model) -> Iterator[Combination]:
     yield replace(one, method="lora", states="autocast")
     yield replace(one, method="lora", states="autocast", targets=targets, checkpointed=True)
     yield from _packed(replace(one, targets=targets))
+    if model.name in _UNETS:
+        for states in ("bf16-adapters", "autocast-bf16"):
+            yield replace(one, method="qlora", states=states, checkpointed=True)
     if model.name in _SEGMENTED:
         yield replace(one, method="lora", states="kbit", targets=targets)
         yield replace(one, checkpointed=True, segment=4)

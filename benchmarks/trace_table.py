@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("-j", type=int, default=1, help="traces at once")
     options = parser.parse_args()
     if not options.render:
-        known = _known() if options.resume or options.only else {}
+        known = _known(refused=bool(options.only)) if options.resume or options.only else {}
         DATA.parent.mkdir(parents=True, exist_ok=True)
         DATA.write_text(_as_text(_trace_all(options.j, known, options.only)), "utf-8")
     from trace_page import accounted, combination_of, write_page
@@ -61,11 +61,12 @@ def key_of(combination: dict[str, Any]) -> str:
     return json.dumps(whole, sort_keys=True, default=list)
 
 
-def _known() -> dict[str, dict[str, Any]]:
+def _known(*, refused: bool) -> dict[str, dict[str, Any]]:
+    """The recorded rows by key, with or without those that could not be traced."""
     if not DATA.exists():
         return {}
     rows = json.loads(DATA.read_text("utf-8"))
-    return {key_of(row["combination"]): row for row in rows if "failed" not in row}
+    return {key_of(row["combination"]): row for row in rows if refused or "failed" not in row}
 
 
 def _trace_all(jobs: int, known: dict[str, dict[str, Any]], only: str) -> list[dict[str, Any]]:

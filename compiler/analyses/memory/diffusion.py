@@ -282,13 +282,16 @@ def last_product(workload: Workload, stack: Stack, widths: Arithmetic) -> float:
     """Bytes per token at a block's last product, besides what the block keeps; 0: all is trained.
 
     The activation, in a single block joined with the output of attention, and its copy in the dtype
-    of products, which an adapter keeps; the output of attention, the modulated input, the result.
+    of products, which an adapter keeps; the output of attention, the modulated input, the result. A
+    wider adapter reads a cast of its own (peft 0.21 `tuners/lora/layer.py`, `_cast_input_dtype`).
     """
     if widths.trained:
         return 0.0
     single = stack.joint == "single"
     read = stack.ffn + (stack.hidden if single else 0)
     path = f"{_path_of(stack)}.{{}}.{'proj_out' if single else 'ff.net.2'}"
-    kept = widths.answer == widths.compute or any(m.path == path for m in workload.adapted)
-    made = widths.answer * (stack.ffn + 2 * stack.hidden + (read if single else 0))
+    adapted = any(module.path == path for module in workload.adapted)
+    kept = adapted or widths.answer == widths.compute
+    cast = widths.adapter * read if adapted and widths.adapter > widths.answer else 0
+    made = cast + widths.answer * (stack.ffn + 2 * stack.hidden + (read if single else 0))
     return made + _norm_input(widths) * stack.hidden + (0 if kept else widths.compute * read)

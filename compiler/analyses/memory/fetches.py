@@ -261,8 +261,13 @@ def _layer(
 
 
 def _turn(module: Module) -> int:
-    """The order of a block's parts: the router, the routed experts, the shared ones."""
-    return 2 if "shared" in module.path else int(is_stack(module))
+    """The order of a block's parts: the router, the routed experts, the shared ones.
+
+    The parameters of one module are prefetched in the order in which its class makes them, a stack
+    of biases after its matrices (`record_parameters` sorts them by `ds_id`).
+    """
+    is_expert = is_stack(module) or _owner(module).endswith(".experts")
+    return 2 if "shared" in module.path else int(is_expert)
 
 
 def _block(module: Module) -> str:

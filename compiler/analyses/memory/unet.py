@@ -4,7 +4,7 @@ Traced with diffusers 0.42: SDXL at 1024 x 1024 and Stable Diffusion 1.5 at 512 
 full and with LoRA, with and without checkpointing (`tests/analyses/memory/test_diffusion.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -18,6 +18,7 @@ from tunec.schemas.models.architecture import Module, UnetLevel
 
 _FP32: Final = 4
 _HALF: Final = 2
+_INTO: Final = ".proj_in"
 
 
 class Level(Struct, frozen=True):
@@ -36,6 +37,14 @@ class Level(Struct, frozen=True):
     """Channels that the first block of the up path reads."""
     last: int
     """Channels that the last block of the up path reads."""
+    waiting: int
+    """Of the channels that the up path reads, those whose gradient waits for the down path."""
+    sampled: int
+    """Elements that the convolutions read which change the resolution."""
+    sampled_up: int
+    """Of these, those that the up path reads on its way to this level."""
+    begins: bool
+    """Whether the first adapter is in its first transformer, before which nothing is kept."""
 
     @property
     def down(self) -> int:
@@ -51,24 +60,61 @@ class Level(Struct, frozen=True):
 def levels(workload: Workload, *, trained: bool = True) -> tuple[Level, ...]:
     """Every resolution of the model for one sample.
 
-    With adapters alone, no gradient passes the blocks of the down path before the first
-    transformer.
+    With adapters alone, no gradient passes the blocks of the down path before the first adapter: in
+    a transformer, or on what a residual block reads of the time.
     """
     model, data = workload.architecture, workload.data
     width, height = (side // model.latent_scale for side in (data.image_width, data.image_height))
-    first = next((i for i, level in enumerate(model.unet) if level.transformers), 0)
+    timed = {module.shape[0] for module in workload.adapted if _is_of_time(module)}
+    adapted = (i for i, e in enumerate(model.unet) if e.transformers or e.channels in timed)
+    first = 0 if trained else next(adapted, 0)
+    begins = None if trained or model.unet[first].channels in timed else first
+    positions = [(width // each.scale) * (height // each.scale) for each in model.unet]
     return tuple(
         Level(
             level,
-            (width // level.scale) * (height // level.scale),
-            *_blocks(model.unet, index, goes_down=trained or index >= first),
+            positions[index],
+            *_blocks(model.unet, index, goes_down=index >= first, begins=index == begins),
+            _waiting(model.unet, index, -1 if trained else first),
+            *_sampled(model.unet, positions, index, goes_down=index >= first),
+            index == begins,
         )
         for index, level in enumerate(model.unet)
     )
 
 
+def _is_of_time(module: Module) -> bool:
+    """Whether a module of a residual block reads the time, one row for each sample."""
+    return module.path.endswith(".time_emb_proj")
+
+
+def _waiting(every: tuple[UnetLevel, ...], index: int, first: int) -> int:
+    """Channels of the gradients that the up path of a level leaves for the down path.
+
+    The gradient of what a block of the up path reads, of the level below and from beside together,
+    is one tensor, which waits whole if the level from `first` on gets it (-1: the input as well).
+    The last block reads what the level above, or the first convolution, gave to this one.
+    """
+    _, up, _, last = _blocks(every, index, goes_down=True)[1:]
+    return (up - last) * (index >= first) + last * (index - 1 >= first)
+
+
+def _sampled(
+    every: tuple[UnetLevel, ...], positions: Sequence[int], index: int, *, goes_down: bool
+) -> tuple[int, int]:
+    """Elements that the convolutions to and from the level below read, down and up, and up alone.
+
+    One on the way up reads the level below at this level's resolution (diffusers 0.42
+    `models/upsampling.py`, `Upsample2D`); autograd keeps what a convolution reads.
+    """
+    if index == len(every) - 1:
+        return 0, 0
+    up = positions[index] * every[index + 1].channels
+    return up + positions[index] * every[index].channels * goes_down, up
+
+
 def _blocks(
-    every: tuple[UnetLevel, ...], index: int, *, goes_down: bool
+    every: tuple[UnetLevel, ...], index: int, *, goes_down: bool, begins: bool = False
 ) -> tuple[int, int, int, int, int]:
     """How many residual blocks a level has, and the channels that they read together.
 
@@ -77,6 +123,7 @@ def _blocks(
     n blocks go down and n + 1 up (2n + 1 in all, and two in the middle of the last level). The
     first down reads the level above, the others this one; each up reads this level's width from
     beside, the first together with the level below, the last with the level above beside it.
+    `begins`: no gradient passes the first block down.
     """
     level, middle = every[index], 2 * (index == len(every) - 1)
     above = every[max(index - 1, 0)].channels
@@ -86,7 +133,8 @@ def _blocks(
     ends = going_up, level.channels + below, level.channels + above
     if not goes_down:
         return down + 1 + middle, going_up, *ends
-    return level.resnets, going_up + above + (down - 1) * level.channels, *ends
+    going_down = above * (not begins) + (down - 1) * level.channels
+    return level.resnets - begins, going_up + going_down, *ends
 
 
 def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Activations:
@@ -94,19 +142,19 @@ def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bo
     every = levels(workload, trained=widths.trained)
     convolved, between = is_convolved(workload), between_layers(workload, widths)
     rest = sum(e.positions * transformer_ends(e, widths, convolved=convolved) for e in every)
-    adapters = adapters_saved(
-        workload, workload.adapted, widths, lambda module: module_positions(module, every)
+    rest += sum(widths.compute * each.sampled for each in every) + _adapters(
+        workload, every, widths, _is_end
     )
     if checkpointed:
-        kept = {
-            "denoiser layer inputs": rest
-            + sum(e.positions * inputs_saved(e, between) for e in every)
-        }
+        inputs = sum(e.positions * inputs_saved(e, between) for e in every)
+        middle = every[-1].positions * middle_saved(every[-1], widths, between)
+        kept = {"denoiser layer inputs": rest + inputs + middle}
     else:
         whole = sum(
             e.positions * (resnets_saved(e, widths) + e.layers * layer_saved(e.level, widths))
             for e in every
         )
+        adapters = _adapters(workload, every, widths, lambda module: not _is_end(module))
         kept = {"denoiser activations": rest + whole + adapters}
     works = [_working(workload, e, every, widths, checkpointed=checkpointed) for e in every]
     way = between if checkpointed else None
@@ -121,6 +169,29 @@ def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bo
         one_layer={"denoiser recomputed block": largest},
         forward={"denoiser forward pass": largest},
     )
+
+
+def _adapters(
+    workload: Workload,
+    every: tuple[Level, ...],
+    widths: Arithmetic,
+    among: Callable[[Module], bool],
+) -> float:
+    """Bytes that some adapters keep; the two ends of a transformer read two tensors."""
+    found = [module for module in workload.adapted if among(module)]
+    apart = [
+        [m for m in found if m.path.endswith(_INTO)],
+        [m for m in found if not m.path.endswith(_INTO)],
+    ]
+    return sum(
+        adapters_saved(workload, each, widths, lambda m: module_positions(m, every))
+        for each in apart
+    )
+
+
+def _is_end(module: Module) -> bool:
+    """Whether a module projects what a transformer reads or gives, outside of its layers."""
+    return module.path.endswith((_INTO, ".proj_out"))
 
 
 def _first(
@@ -144,10 +215,17 @@ def resnets_saved(at: Level, widths: Arithmetic) -> float:
 
     The input of each norm, of each SiLU and of each convolution, twice: autograd keeps a
     convolution's input whether or not its weight is trained (traced). Autocast gives a norm's
-    result in fp32, which SiLU reads.
+    result in fp32, which SiLU reads, and the norm reads a cast: blocks of the up path, which change
+    the number of channels, keep their input for the convolution that goes around them as well.
     """
+    around = widths.compute * widths.autocast * at.inputs_up
+    return resnet_saved(widths) * (at.inputs + at.blocks * at.level.channels) + around
+
+
+def resnet_saved(widths: Arithmetic) -> int:
+    """Bytes of one channel that a residual block keeps around a convolution."""
     norms = _FP32 if widths.autocast else widths.stream
-    return (2 * norms + widths.compute) * (at.inputs + at.blocks * at.level.channels)
+    return 2 * norms + widths.compute
 
 
 def transformer_ends(at: Level, widths: Arithmetic, *, convolved: bool) -> float:
@@ -155,9 +233,10 @@ def transformer_ends(at: Level, widths: Arithmetic, *, convolved: bool) -> float
 
     A projection that is a convolution (Stable Diffusion 1.5) keeps its input, trained or not.
     """
-    others = 3 if widths.trained else 1 + convolved
+    read = widths.compute * (widths.trained or convolved)
     norm = _FP32 if widths.autocast else widths.stream
-    return at.level.transformers * (norm + widths.compute * others) * at.level.channels
+    ends = at.level.transformers * (norm + 2 * read) - at.begins * (norm + read)
+    return ends * at.level.channels
 
 
 def layer_saved(level: UnetLevel, widths: Arithmetic) -> float:
@@ -178,6 +257,16 @@ def inputs_saved(at: Level, between: int) -> float:
     """Bytes per position that checkpointing keeps: every block's and every layer's input."""
     blocks = between if at.layers else _HALF
     return blocks * at.inputs + between * at.layers * at.level.channels
+
+
+def middle_saved(at: Level, widths: Arithmetic, between: int) -> float:
+    """Bytes per position that the first residual block in the middle keeps besides its input.
+
+    It is never recomputed (diffusers 0.42 `models/unets/unet_2d_blocks.py`,
+    `UNetMidBlock2DCrossAttn.forward`).
+    """
+    whole = 2 * resnet_saved(widths) - (between if at.layers else _HALF)
+    return whole * at.level.channels
 
 
 def between_layers(workload: Workload, widths: Arithmetic) -> int:
@@ -207,7 +296,8 @@ def _working(
     """Bytes to differentiate the block of a level that needs most."""
     layer = at.positions * layer_working(at.level, widths, checkpointed)
     if checkpointed and at.layers:
-        here = [m for m in workload.adapted if at.level.channels in (m.shape[0], m.shape[1])]
+        inside = (m for m in workload.adapted if not _is_end(m) and not _is_of_time(m))
+        here = [m for m in inside if at.level.channels in (m.shape[0], m.shape[1])]
         kept = adapters_saved(workload, here, widths, lambda m: module_positions(m, every))
         layer += kept / at.layers
     return max(at.positions * resnet_working(at, widths), layer)
@@ -216,14 +306,18 @@ def _working(
 def _going_up(at: Level, widths: Arithmetic, between: int | None) -> float:
     """Bytes that the up path keeps of a level, which are freed when the level below is reached.
 
-    `between`: bytes per element of a recomputed layer's input; None: no layer is recomputed.
+    Less the gradients that wait for the down path. `between`: bytes per element of a recomputed
+    layer's input; None: no layer is recomputed.
     """
+    sampled = widths.compute * at.sampled_up
+    blocks = widths.stream if between is None else between if at.layers else _HALF
+    waiting = blocks * at.waiting
     if between is not None:
         layers = at.layers * (at.down + 1) / (2 * at.down + 1)
-        blocks = between if at.layers else _HALF
-        return at.positions * (blocks * at.inputs_up + between * layers * at.level.channels)
+        own = blocks * at.inputs_up + between * layers * at.level.channels
+        return sampled + at.positions * (own - waiting)
     whole = resnets_saved(at, widths) + at.layers * layer_saved(at.level, widths)
-    return at.positions * whole * (at.down + 1) / at.blocks
+    return sampled + at.positions * (whole * (at.down + 1) / at.blocks - waiting)
 
 
 def _going_down(at: Level, widths: Arithmetic, between: int | None) -> float:
@@ -252,8 +346,13 @@ def resnet_working(at: Level, widths: Arithmetic) -> float:
 
 
 def layer_working(level: UnetLevel, widths: Arithmetic, checkpointed: bool) -> float:
-    """Bytes per position of one transformer layer, recomputed and differentiated."""
-    gradients = widths.answer * 3 * level.ffn
+    """Bytes per position of one transformer layer, recomputed and differentiated.
+
+    Packed weights answer in fp32 under autocast: the gradients of the layer's result and of what
+    the transformer gives, which its input gets as well, are there as long.
+    """
+    passed = (widths.answer + widths.compute) * level.channels
+    gradients = widths.answer * 3 * level.ffn + passed * (widths.answer > widths.compute)
     return gradients + (layer_saved(level, widths) if checkpointed else 0)
 
 
@@ -263,6 +362,8 @@ def module_positions(module: Module, every: tuple[Level, ...]) -> int:
     Keys and values of cross attention read the text; all other modules are identified by their
     width.
     """
+    if _is_of_time(module):
+        return 1
     positions = {each.level.channels: each.positions for each in reversed(every)}
     texts = {each.level.cross_attention for each in every} - {0}
     if module.kind == "linear" and module.shape[1] in texts and module.shape[1] not in positions:

@@ -11,6 +11,7 @@ from workload_builders import LLAMA_32_1B, MIXED, full, layout, model
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.fetches import live_elements
 from tunec.compiler.analyses.memory.reductions import largest_partition
 from tunec.compiler.analyses.memory.sharding import Sharding, sharding
 from tunec.compiler.analyses.memory.terms.gathering import gathered
@@ -26,6 +27,7 @@ from tunec.compiler.analyses.memory.terms.gradients import (
 from tunec.compiler.analyses.memory.terms.optimizer import optimizer_states, optimizer_step
 from tunec.compiler.analyses.memory.terms.weights import second_shards, weights
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.models.catalogue import card
 
 MODEL = model(
     LLAMA_32_1B
@@ -158,6 +160,17 @@ def test_parameters_whole_at_the_turn(
     )
     whole = gathered(made, checkpointed=checkpointed)["gathered parameters"]
     assert whole / (2 * total) == pytest.approx(traced, abs=0.013)
+
+
+def test_a_stack_of_experts_is_prefetched_before_its_biases() -> None:
+    """At the turn of gpt-oss the head is whole, and the first stack of the last layer; traced."""
+    config = dict(card("gpt-oss-20b").config)
+    zero = plan(3, max_live_parameters=10**9, prefetch_bucket=28_800).zero
+    found = live_elements(model(config), zero, checkpointed=True, blocks=False)
+    stack = config["num_local_experts"] * config["hidden_size"] * 2 * config["intermediate_size"]
+    biases = config["num_local_experts"] * 2 * config["intermediate_size"]
+    head = config["vocab_size"] * config["hidden_size"]
+    assert head + stack <= found.turn <= head + stack + biases
 
 
 def test_reduce_buckets_keep_their_size_however_little_is_trained() -> None:
