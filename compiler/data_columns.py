@@ -18,11 +18,14 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Target
 from tunec.schemas.data_paths import FORMATS, Record, data_kind
 from tunec.schemas.frozen import replace
+from tunec.schemas.terms import PLAIN_TEMPLATE
 
 _MOST: Final = 2**20
 """Bytes within which the first record of a file must end to be examined."""
 _LONGEST: Final = 250
 """Characters of a path; a longer text is an encoded image."""
+_FOREIGN: Final = frozenset({"human", "gpt", "chatgpt", "bot"})
+"""Speakers of ShareGPT's records, which are no roles of a chat template."""
 _SUFFIXES: Final = (".jsonl", ".json")
 
 
@@ -57,6 +60,37 @@ def _reads(target: Target, plan: Plan, record: Mapping[str, Any]) -> bool:
     cannot = target.cannot.get("data.format")
     is_refused = cannot is not None and cannot.refuses(plan.data.format)
     return not is_refused and any(_fits(each, record) for each in target.records(plan))
+
+
+def foreign_speakers(loaded: Loaded, plan: Plan, target: Target) -> Iterator[Diagnostic]:
+    """The fault of speakers whose names reach the chat template, which has other roles.
+
+    A template of the spec's own is left alone, since it may have them.
+    """
+    known, template = target.records(plan), plan.data.chat_template
+    if all(each.renames for each in known) or template not in (None, PLAIN_TEMPLATE):
+        return
+    for path in dict.fromkeys(training_data(plan)):
+        named = _speakers(first_record(path, loaded.base) or {})
+        foreign = [name for name in dict.fromkeys(named) if name in _FOREIGN]
+        if foreign:
+            yield Diagnostic(
+                "E0808",
+                "error",
+                f"speakers in {path} are named {quoted(foreign, 'and')}, and {target.name} hands "
+                "these names to the chat template, whose roles are user and assistant",
+                (Label("these conversations", path="data.train"),),
+                help="name them user and assistant in the data, or compile to a trainer that "
+                "knows them: axolotl, llamafactory, ms-swift",
+            )
+
+
+def _speakers(record: Mapping[str, Any]) -> Iterator[Any]:
+    """Who says each turn of the conversations in a record."""
+    for turns in record.values():
+        for each in turns if isinstance(turns, list) else ():
+            if isinstance(each, Mapping):
+                yield from (each[key] for key in _TURNS.values() if isinstance(each.get(key), str))
 
 
 def unseen_pictures(loaded: Loaded, plan: Plan, target: Target) -> Iterator[Diagnostic]:

@@ -20,7 +20,7 @@ from tunec.compiler.bundle import (
     with_commands,
 )
 from tunec.compiler.chat_templates import missing_template
-from tunec.compiler.data_columns import unread_columns, unseen_pictures
+from tunec.compiler.data_columns import foreign_speakers, unread_columns, unseen_pictures
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.emit import Emitted, emit, unsupported
 from tunec.compiler.facts import Facts
@@ -283,6 +283,7 @@ def written(
         artifacts[name], more = emitting(each, plans[name], planned.facts.versions, header)
         found += locate(traced(more, planned.ledger, loaded), loaded)
         found += locate(unread_columns(loaded, decided, each[0]), loaded)
+        found += locate(foreign_speakers(loaded, decided, each[0]), loaded)
         found += locate(unseen_pictures(loaded, decided, each[0]), loaded)
         found += locate(missing_template(loaded, decided, each, artifacts[name]), loaded)
         if not has_errors(more):

@@ -41,6 +41,9 @@ class Record(Struct, frozen=True):
     kind: Literal["any", "chat", "turns", "text"] = "any"
     """The content of each column: lists of messages with `role` and `content`, or with `from` and
     `value`, or texts."""
+    renames: bool = True
+    """Whether the program makes a user of a human, and an assistant of a gpt; otherwise the chat
+    template meets the names that the data has."""
 
 
 FORMATS: Final[Mapping[DataFormat, Record]] = {

@@ -288,7 +288,7 @@ _REWARDED: Final = (
 
 def _turn_end(plan: Plan) -> str | None:
     """The end token of conversations, at which the trained model has to stop."""
-    is_own = plan.data.chat_template is None and plan.data.format in (None, "sharegpt")
+    is_own = plan.data.chat_template is None and plan.data.format is None
     return turn_end(plan.model.path) if is_own else None
 
 

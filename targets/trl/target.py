@@ -8,6 +8,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_every_plan, on_deepspeed
 from tunec.schemas.data_paths import FORMATS, Record
+from tunec.schemas.frozen import replace
 from tunec.targets.chat_template import plain_template
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
@@ -80,8 +81,8 @@ _CANNOT: Final = {
     **evaluating_by_loss("TRL"),
     **CANNOT_LOAD,
     **reading_formats(
-        "the trainer takes records as they are, and knows no instructions with an input",
-        "sharegpt",
+        "the trainer takes records as they are: it knows no instructions with an input, and the "
+        "chat template meets speakers by the names that they have, such as human and gpt",
         "prompt-completion",
         "text",
     ),
@@ -121,13 +122,13 @@ def _records(plan: Plan) -> tuple[Record, ...]:
     trl 1.16.0 docs/source/dataset_formats.md; data_utils.py `maybe_convert_to_chatml`.
     """
     if plan.objective.kind == "dpo":
-        return (Record(("chosen", "rejected")),)
+        return (Record(("chosen", "rejected"), renames=False),)
     if plan.objective.kind == "grpo":
-        return (Record(("prompt",)),)
+        return (Record(("prompt",), renames=False),)
     if plan.data.format is not None:
-        return (FORMATS[plan.data.format],)
-    texts = (FORMATS["prompt-completion"], FORMATS["text"])
-    return (Record(("messages",)), Record(("conversations",)), *texts)
+        return (replace(FORMATS[plan.data.format], renames=False),)
+    every = (Record(("messages",)), Record(("conversations",)), FORMATS["prompt-completion"])
+    return tuple(replace(each, renames=False) for each in (*every, FORMATS["text"]))
 
 
 def _template_key(plan: Plan, version: Version) -> str:

@@ -136,7 +136,7 @@ def test_a_template_without_conversations_is_refused(tmp_path, model, data):
     ("model", "data", "end"),
     [
         ("Qwen/Qwen3-8B-Base", {}, "<|im_end|>"),
-        ("Qwen/Qwen2.5-7B", {"format": "sharegpt"}, "<|im_end|>"),
+        ("Qwen/Qwen2.5-7B", {}, "<|im_end|>"),
         ("Qwen/Qwen2.5-7B", {"format": "text"}, None),
         ("Qwen/Qwen2.5-7B", {"chat_template": "plain"}, None),
         ("Qwen/Qwen2.5-7B-Instruct", {}, None),

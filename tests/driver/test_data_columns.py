@@ -11,8 +11,8 @@ from tunec.targets.registry import REGISTRY
 SAID = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
 FORMS = {
     "chat": {"messages": SAID},
-    "sharegpt": {"conversations": [{"from": "human", "value": "1 + 1?"}]},
-    "turns-by-from": {"messages": [{"from": "human", "value": "1 + 1?"}]},
+    "sharegpt": {"conversations": [{"from": "user", "value": "1 + 1?"}]},
+    "turns-by-from": {"messages": [{"from": "user", "value": "1 + 1?"}]},
     "completion": {"prompt": "1 + 1?", "completion": "2"},
     "text": {"text": "1 + 1 is 2"},
     "alpaca": {"instruction": "1 + 1?", "input": "", "output": "2"},
@@ -33,11 +33,18 @@ PAIRS = {
 }
 
 
-def told(folder, target, objective="sft", train="train.jsonl", model="llama-3.2-1b-instruct"):
-    data = {"train": train, "samples": 5000, "sequence": 1024}
+HUMAN = [{"from": "human", "value": "1 + 1?"}, {"from": "gpt", "value": "2"}]
+
+
+def compiled(folder, target, objective="sft", train="train.jsonl", model="qwen3-8b", **said):
+    data = {"train": train, "samples": 5000, "sequence": 1024, **said}
     spec = {"tunec": 1, "model": model, "method": "lora", "objective": objective}
     (folder / "spec.json").write_text(json.dumps({**spec, "data": data, "hardware": "h100-80g-x1"}))
-    found = compile_spec(load_spec(folder / "spec.json"), [REGISTRY.resolve(target)])
+    return compile_spec(load_spec(folder / "spec.json"), [REGISTRY.resolve(target)])
+
+
+def told(folder, target, *said, model="llama-3.2-1b-instruct", **more):
+    found = compiled(folder, target, *said, model=model, **more)
     assert found.artifacts, found.diagnostics
     ids = ("data-in-unread-columns", "pictures-out-of-sight")
     return [each for each in found.diagnostics if each.id in ids]
@@ -119,3 +126,33 @@ def test_pictures_that_a_trainer_looks_for_elsewhere(tmp_path, target, record, p
         (tmp_path / picture).write_bytes(b"")
     found = told(tmp_path, target, train="data/train.jsonl", model="qwen2.5-vl-7b")
     assert [each.id for each in found] == ["pictures-out-of-sight"] * unseen
+
+
+@pytest.mark.parametrize(
+    ("record", "objective"),
+    [
+        ({"conversations": HUMAN}, "sft"),
+        ({"messages": HUMAN}, "sft"),
+        ({"messages": [{"role": "human", "content": "1 + 1?"}]}, "sft"),
+        ({"chosen": HUMAN, "rejected": HUMAN}, "dpo"),
+    ],
+)
+def test_speakers_that_reach_the_template_by_foreign_names_are_refused(tmp_path, record, objective):
+    """TRL 1.16.0 wrote turns of a role `gpt` for such records, and trained on them."""
+    (tmp_path / "train.jsonl").write_text(json.dumps(record), "utf-8")
+    found = compiled(tmp_path, "trl", objective)
+    assert not found.artifacts
+    assert "E0808" in {each.id for each in found.diagnostics}
+
+
+def test_a_template_of_the_spec_s_own_may_know_any_speaker(tmp_path):
+    (tmp_path / "train.jsonl").write_text(json.dumps({"conversations": HUMAN}), "utf-8")
+    (tmp_path / "own.jinja").write_text("{{ messages }}", "utf-8")
+    assert compiled(tmp_path, "trl", chat_template="own.jinja").artifacts
+
+
+@pytest.mark.parametrize("target", ["axolotl", "llamafactory", "ms-swift"])
+def test_trainers_that_know_humans_are_given_them(tmp_path, target):
+    (tmp_path / "train.jsonl").write_text(json.dumps({"conversations": HUMAN}), "utf-8")
+    said = {} if target == "ms-swift" else {"format": "sharegpt"}
+    assert compiled(tmp_path, target, **said).artifacts

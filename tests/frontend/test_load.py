@@ -177,6 +177,15 @@ def test_files_and_digests(tmp_path):
     assert loaded.spans["train", "epochs"].file == str(base)
 
 
+def test_a_saved_config_holds_infinity_in_a_form_of_its_own(tmp_path):
+    """transformers 5.23.0 saved Granite 4's `time_step_limit` so, and reads it back."""
+    said = {"model_type": "llama", "limits": [0.0, {"__float__": "Infinity"}], "on": {"a": 1}}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    (tmp_path / "spec.yaml").write_text(INVOICES.replace("glm-4v-9b", "./config.json"))
+    loaded = load_spec(tmp_path / "spec.yaml")
+    assert loaded.followed["./config.json"] == {**said, "limits": [0.0, float("inf")]}
+
+
 def test_json_specs(tmp_path):
     file = tmp_path / "spec.json"
     file.write_text(

@@ -47,7 +47,7 @@ def test_llamafactory_is_told_the_columns(form, formatting, columns):
 @pytest.mark.parametrize(
     ("target", "refused"),
     [
-        ("trl", {"alpaca"}),
+        ("trl", {"alpaca", "sharegpt"}),
         ("axolotl", set()),
         ("llamafactory", {"prompt-completion", "text"}),
         ("ms-swift", {"text"}),
