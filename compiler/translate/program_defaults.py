@@ -52,7 +52,20 @@ def _has_experts(sources: Sources) -> bool:
     return experts(sources.run) > 0
 
 
+def _counts(value: Any) -> str:
+    part = "answers alone" if value else "every token"
+    return f"computes the loss of a conversation over {part}"
+
+
+def _has_conversations(sources: Sources) -> bool:
+    """Whether a run is given texts of several speakers, as far as is known."""
+    known = sources.known.values
+    is_supervised = known.get("objective.kind", "sft") == "sft"
+    return is_supervised and known.get("data.format") in (None, "sharegpt", "alpaca")
+
+
 DECISIVE: Final[Mapping[str, Decisive]] = {
+    "assistant_only_loss": Decisive(_counts, _has_conversations),
     "average_tokens_across_devices": Decisive(_averages, _is_averaged, (False,)),
     "router_aux_loss_coef": Decisive(_balances, _has_experts, (0.0,)),
     "truncation_mode": Decisive(

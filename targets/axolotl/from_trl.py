@@ -6,6 +6,7 @@ from typing import Final
 from tunec.compiler.consumers.moved_keys import Carry
 from tunec.compiler.target import Json
 from tunec.targets.axolotl.migration import (
+    ANSWERS,
     BUILDER,
     CONFIG,
     FILES,
@@ -94,10 +95,6 @@ def _attention(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {} if is_own else {"attn_implementation": word}
 
 
-def _prompts(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    return {"train_on_inputs": True} if found["completion_only_loss"] is False else {}
-
-
 def _order(found: Mapping[str, Json]) -> Mapping[str, Json]:
     word = found["train_sampling_strategy"]
     return {"group_by_length": True} if word == "group_by_length" else {}
@@ -181,7 +178,7 @@ TAKES: Final = (
         slots=("objective.loss",),
         since="0.17",
     ),
-    Carry(("completion_only_loss",), _prompts, f"{SFT}; {CONFIG}"),
+    *ANSWERS.takes,
     Carry(
         ("train_sampling_strategy",),
         _order,

@@ -6,6 +6,7 @@ from typing import Final
 
 from tunec.compiler.consumers.moved_keys import Carry
 from tunec.compiler.target import Json
+from tunec.targets.answers import answers_by
 from tunec.targets.axolotl.rewards import IN_BOTH
 from tunec.targets.huggingface.training import OPTIMIZER
 from tunec.targets.rows import TRAINING_DATA
@@ -252,7 +253,15 @@ def unsaid(found: Mapping[str, Json]) -> Mapping[str, Json]:
         return {}
     is_balanced = found.get("model_config.output_router_logits")
     experts = {} if is_balanced else {"router_aux_loss_coef": 0.0}
-    return {"average_tokens_across_devices": False, **experts}
+    return {"average_tokens_across_devices": False, **experts, **ANSWERS.does(found)}
+
+
+ANSWERS: Final = answers_by(
+    "train_on_inputs",
+    False,
+    True,
+    "axolotl 0.8.1 to 0.19.0 prompt_strategies/chat_template.py `ChatTemplateStrategy`",
+)
 
 
 CARRIES: Final = (

@@ -7,6 +7,7 @@ from typing import Any, Final
 from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of, only_here
 from tunec.compiler.lints.kinds import EXPLAINED
 from tunec.compiler.target import Json
+from tunec.targets.answers import answers_by
 from tunec.targets.llamafactory import user_data
 from tunec.targets.read_only import means_every_layer, split_names
 from tunec.targets.rows import TRAINING_DATA
@@ -161,12 +162,21 @@ def _projected(name: str) -> Carry:
 _EXPERTS_LOSS: Final = "llamafactory 0.9.1 to 0.9.5 model/model_utils/moe.py `configure_moe`"
 
 
-def balances(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The weight of the loss that balances experts, which is off by default."""
-    return {"router_aux_loss_coef": found.get("moe_aux_loss_coef") or 0.0}
+ANSWERS: Final = answers_by(
+    "train_on_prompt",
+    False,
+    True,
+    "llamafactory 0.9.1 to 0.9.5 data/processor/supervised.py, 0.9.1 data/processors/supervised.py",
+)
+
+
+def does(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What LLaMA-Factory gives the Trainer: experts are balanced by a loss if its weight is set."""
+    return {"router_aux_loss_coef": found.get("moe_aux_loss_coef") or 0.0, **ANSWERS.does(found)}
 
 
 CARRIES: Final = (
+    ANSWERS.carry,
     _renamed(
         "moe_aux_loss_coef",
         "router_aux_loss_coef",
@@ -223,6 +233,7 @@ def _own_objective(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 TAKES: Final = (
+    *ANSWERS.takes,
     _renamed(
         "router_aux_loss_coef",
         "moe_aux_loss_coef",
@@ -280,9 +291,6 @@ LEAVES: Final = (
     _other("default_system", "the samples hold their own system messages", _DATA),
     _other("tool_format", "the chat template of the tokenizer formats tools", _DATA),
     _other("enable_thinking", "the chat template of the tokenizer decides", _DATA),
-    _other(
-        "train_on_prompt", "samples of prompts and completions train on completions", _DATA, False
-    ),
     _other("mask_history", "all turns of the assistant count", _DATA, False),
     _other("flash_attn", "the model's own attention is used", _MODEL, "auto"),
     _other("image_max_pixels", "the processor of the model sizes images", _MODEL),

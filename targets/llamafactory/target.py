@@ -29,7 +29,7 @@ from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.llamafactory.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.llamafactory.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.llamafactory.datasets import DATASET_INFO, records
-from tunec.targets.llamafactory.migration import CARRIES, LEAVES, TAKES, balances
+from tunec.targets.llamafactory.migration import CARRIES, LEAVES, TAKES, does
 from tunec.targets.llamafactory.model import DATA, MODEL, OBJECTIVE, forms
 from tunec.targets.llamafactory.packages import (
     PACKAGE,
@@ -197,7 +197,7 @@ CONFIG: Final = File(
     carries=CARRIES,
     takes=TAKES,
     leaves=LEAVES,
-    defaults=balances,
+    defaults=does,
     names=("deepspeed",),
 )
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of, only_here
 from tunec.compiler.target import Json
+from tunec.targets.answers import answers_by
 from tunec.targets.ms_swift import grpo_migration as grpo
 from tunec.targets.read_only import split_names
 from tunec.targets.rows import TRAINING_DATA
@@ -136,7 +137,11 @@ _IN_BOTH: Final = (
     _renamed("router_aux_loss_coef", f"{_MODEL}; trl trainer/sft_config.py, grpo_config.py"),
     _renamed("model_revision", f"{_MODEL}; trl trainer/model_config.py"),
 )
+ANSWERS: Final = answers_by(
+    "loss_scale", "default", "all", "ms-swift 4.0.4 to 4.6.0 loss_scale/base.py `LossScale`"
+)
 CARRIES: Final = (
+    ANSWERS.carry,
     Carry(
         ("rpo_alpha",),
         _mixed,
@@ -190,6 +195,7 @@ def _share(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 TAKES: Final = (
+    *ANSWERS.takes,
     Carry(
         ("test_split_size",),
         _share,

@@ -26,7 +26,7 @@ from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.ms_swift.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.ms_swift.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.ms_swift.fsdp import FSDP
-from tunec.targets.ms_swift.migration import CARRIES, LEAVES, TAKES, foreign
+from tunec.targets.ms_swift.migration import ANSWERS, CARRIES, LEAVES, TAKES, foreign
 from tunec.targets.ms_swift.model import DATA, MODEL, OBJECTIVE
 from tunec.targets.ms_swift.models import imports
 from tunec.targets.ms_swift.packages import (
@@ -139,6 +139,7 @@ CONFIG: Final = File(
     carries=CARRIES,
     takes=TAKES,
     leaves=LEAVES,
+    defaults=ANSWERS.does,
     names=("deepspeed",),
 )
 

@@ -13,6 +13,7 @@ from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target
 from tunec.schemas.data_paths import Record
 from tunec.schemas.spec import Spec
+from tunec.targets.answers import answers_alone
 from tunec.targets.chat_template import plain_template
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
@@ -76,7 +77,8 @@ CONFIG: Final = File(
     schema=schema_of(NAME, RELEASES, NAME),
     check=other_releases(NAME, ranges, installed_releases),
     leaves=LEAVES,
-    defaults=averaging_tokens(across=True),  # recipes/llm/train_ft.py `_dp_allreduce`
+    # recipes/llm/train_ft.py `_dp_allreduce`; components/datasets/llm/formatting_utils.py
+    defaults=answers_alone(averaging_tokens(across=True)),
     foreign=foreign,
     reads_powers=True,
 )

@@ -14,6 +14,7 @@ from tunec.compiler.target import Cannot, Dialect, Entry, File, Json, Target
 from tunec.schemas.data_paths import Record
 from tunec.schemas.frozen import replace
 from tunec.schemas.spec import Spec
+from tunec.targets.answers import answers_alone
 from tunec.targets.deepspeed.config import DEEPSPEED
 from tunec.targets.deepspeed.reader import PACKAGE as DEEPSPEED_PACKAGE
 from tunec.targets.deepspeed.refusals import refusals
@@ -121,7 +122,8 @@ def _file(name: str, *, of_pairs: bool) -> File:
         when=(lambda plan: plan.objective.kind == "dpo") if of_pairs else is_supervised,
         phrases=(EVERY_LAYER,),
         leaves=LEAVES,
-        defaults=averaging_tokens(across=False),  # trainer/sft_trainer.py `fit`: each micro batch
+        # trainer/sft_trainer.py `fit`: each micro batch; datasets/sft_dataset.py
+        defaults=answers_alone(averaging_tokens(across=False)),
     )
 
 

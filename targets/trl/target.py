@@ -9,6 +9,7 @@ from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_every_plan, on_deepspeed
 from tunec.schemas.data_paths import FORMATS, Record
 from tunec.schemas.frozen import replace
+from tunec.targets.answers import every_token
 from tunec.targets.chat_template import plain_template
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
@@ -46,6 +47,7 @@ SFT_CONFIG: Final = File(
     leaves=LEAVES,
     names=("deepspeed",),
     when=SFT.when,
+    defaults=every_token,
 )
 DPO_CONFIG: Final = File(
     name="dpo.yaml",

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from tunec.compiler.consumers.moved_keys import Moved, gone, never, one_of
+from tunec.targets.answers import answers_by
 from tunec.targets.unsloth.row import CONFIG
 
 
@@ -11,9 +12,9 @@ def _other(key: str, instead: str, *same: Any) -> Moved:
     return gone(key, CONFIG, instead, changes_nothing=one_of(*same) if same else never)
 
 
+ANSWERS: Final = answers_by("training.train_on_completions", False, True, CONFIG, usually=False)
 LEAVES: Final = (
     _other("data.format_type", "samples hold `messages`, `prompt` and `completion`, or `text`"),
-    _other("training.train_on_completions", "every token of a conversation counts", False),
     _other("lora.use_loftq", "adapters start as PEFT makes them", False),
     _other("lora.vision_all_linear", "the targets say which layers are adapted", False),
     *(

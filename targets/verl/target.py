@@ -10,6 +10,7 @@ from tunec.compiler.target import Cannot, Dialect, File, Json, Target, constant
 from tunec.schemas.objectives import Grpo
 from tunec.schemas.spec import Spec
 from tunec.schemas.terms import BESIDE_TRAINING
+from tunec.targets.answers import answers_alone
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
@@ -109,7 +110,8 @@ CONFIG: Final = File(
     when=is_supervised,
     check=other_releases(PACKAGE, ranges, installed_releases),
     phrases=(every_layer("model"),),
-    defaults=averaging_tokens(across=True),  # workers/utils/losses.py `sft_loss`
+    # workers/utils/losses.py `sft_loss`; utils/dataset/multiturn_sft_dataset.py
+    defaults=answers_alone(averaging_tokens(across=True)),
 )
 GRPO: Final = File(
     name="verl_grpo.yaml",

@@ -110,6 +110,62 @@ def test_a_change_is_reported_where_no_key_can_hold_it(more, release, other, wor
         assert file.values["moe_aux_loss_coef"] == 0.01
 
 
+AXOLOTL = {
+    "base_model": "Qwen/Qwen3-8B",
+    "bf16": True,
+    "learning_rate": 1e-5,
+    "output_dir": "out",
+    "datasets": [{"path": "train.jsonl", "type": "chat_template"}],
+    "sequence_len": 2048,
+    "micro_batch_size": 1,
+    "gradient_accumulation_steps": 8,
+    "num_epochs": 1,
+    "optimizer": "adamw_torch_fused",
+    "lr_scheduler": "cosine",
+    "warmup_steps": 2,
+}
+ANSWERS = "assistant_only_loss"
+
+
+@pytest.mark.parametrize(
+    ("file", "more", "other", "written"),
+    [
+        ("sft", {}, "axolotl", {"train_on_inputs": True}),
+        ("sft", {}, "llamafactory", {"train_on_prompt": True}),
+        ("sft", {}, "ms-swift", {"loss_scale": "all"}),
+        ("sft", {ANSWERS: True}, "axolotl", {}),
+        ("sft", {ANSWERS: True}, "ms-swift", {}),
+        ("sft", {ANSWERS: False}, "llamafactory", {"train_on_prompt": True}),
+        ("axolotl", {}, "trl", {ANSWERS: True}),
+        ("axolotl", {}, "llamafactory", {}),
+        ("axolotl", {"train_on_inputs": True}, "llamafactory", {"train_on_prompt": True}),
+        ("axolotl", {"train_on_inputs": True}, "ms-swift", {"loss_scale": "all"}),
+        ("axolotl", {"train_on_inputs": True}, "trl", {"completion_only_loss": False}),
+    ],
+    ids=str,
+)
+def test_the_loss_of_a_conversation_stays_over_the_same_tokens(file, more, other, written):
+    """TRL takes every token of a conversation unless it is told otherwise, the others answers."""
+    text = trl(**more) if file == "sft" else json.dumps({**AXOLOTL, **more})
+    readers = ("trl@1.16.0",) if file == "sft" else ("axolotl@0.19.0",)
+    around = environment_of(READABLE, readers=readers, world=1)
+    result = translate_texts({f"{file}.yaml": text}, [TARGETS.resolve(other)], READABLE, around)
+    assert result.ok, [each.message for each in result.diagnostics if each.severity == "error"]
+    values = result.artifacts[other][0].values
+    keys = {"train_on_inputs", "train_on_prompt", "loss_scale", ANSWERS, "completion_only_loss"}
+    assert {key: value for key, value in values.items() if key in keys} == written
+    told = [each.message for each in result.diagnostics if each.id == "not-carried-over"]
+    assert not [each for each in told if any(key in each for key in keys)]
+
+
+def test_a_release_without_the_key_is_told_that_prompts_count():
+    around = environment_of(READABLE, readers=("axolotl@0.19.0",), world=1)
+    asked = [TARGETS.resolve("trl@0.17.0")]
+    result = translate_texts({"axolotl.yaml": json.dumps(AXOLOTL)}, asked, READABLE, around)
+    told = json.dumps([each.to_json() for each in result.diagnostics])
+    assert "trl computes the loss of a conversation over every token" in told
+
+
 LEFT = {"do_train": True, "do_eval": True, "log_level": "info", "push_to_hub": True}
 WRITTEN = {
     "axolotl": ("gradient_checkpointing", True),
