@@ -279,3 +279,19 @@ def hub_folder(name: str) -> Path:
     home = Path(os.environ.get("HF_HOME") or home)
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
     return hub / f"models--{name.replace('/', '--')}"
+
+
+_FLOATS: Final = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
+
+
+def decoded(said: Any) -> Any:
+    """What a config says, with the floats that JSON does not have.
+
+    transformers 5.0.0 to 5.23.0 configuration_utils.py `_encode_special_floats`: a saved config
+    holds infinity as `{"__float__": "Infinity"}`; several models with state spaces have it.
+    """
+    if isinstance(said, dict):
+        if said.keys() == {"__float__"}:
+            return _FLOATS.get(str(said["__float__"]), said)
+        return {key: decoded(each) for key, each in said.items()}
+    return [decoded(each) for each in said] if isinstance(said, list) else said

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from tunec.compiler.derived_cards import (
     config_in,
+    decoded,
     hub_config,
     hub_folder,
     pipeline_index,
@@ -184,23 +185,7 @@ def _index_of(config: Path, named: Span, project: Project) -> File | None:
 def _config(content: bytes, file: str, format: Format) -> tuple[Any, tuple[Diagnostic, ...]]:
     """The content of a file, None if it has faults; cached, as a repair reads it often."""
     node, faults = parse(content, file, format)
-    return (_decoded(plain(node)) if node is not None and not faults else None), faults
-
-
-_FLOATS: Final = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
-
-
-def _decoded(said: Any) -> Any:
-    """What a config says, with the floats that JSON does not have.
-
-    transformers 5.0.0 to 5.23.0 configuration_utils.py `_encode_special_floats`: a saved config
-    holds infinity as `{"__float__": "Infinity"}`; several models with state spaces have it.
-    """
-    if isinstance(said, dict):
-        if said.keys() == {"__float__"}:
-            return _FLOATS.get(str(said["__float__"]), said)
-        return {key: _decoded(each) for key, each in said.items()}
-    return [_decoded(each) for each in said] if isinstance(said, list) else said
+    return (decoded(plain(node)) if node is not None and not faults else None), faults
 
 
 def _no_config(name: str, folder: Path, fault: Exception, tree: Node, at: Place) -> Diagnostic:

@@ -118,7 +118,13 @@ def _evaluates(document: Document) -> bool:
     return any(each not in (None, "no") for each in told)
 
 
-def prepared(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
+def left_in_code(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
+    """What scripts do and a spec has no words for: an unknown head, data that is rewritten."""
+    yield from _unplanned_heads(run)
+    yield from _prepared(run, ledger)
+
+
+def _prepared(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
     """A note that a script may change its data after it is read."""
     for document in _scripts(run):
         train = _given(document).get(_TRAIN)
@@ -163,7 +169,7 @@ def complete_scripts(run: LintContext) -> frozenset[str]:
 _UNPLANNED: Final = re.compile(r"For(QuestionAnswering|CTC)\.from_pretrained$")
 
 
-def unplanned_heads(run: LintContext) -> Iterator[Diagnostic]:
+def _unplanned_heads(run: LintContext) -> Iterator[Diagnostic]:
     """An error for each model with a head for which a spec has no task."""
     for call in _models(run):
         if _UNPLANNED.search(call.origin) is not None:

@@ -23,12 +23,7 @@ from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import Read, reads
 from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.compiler.translate.phrases import phrases_in
-from tunec.compiler.translate.python_scripts import (
-    complete_scripts,
-    of_scripts,
-    prepared,
-    unplanned_heads,
-)
+from tunec.compiler.translate.python_scripts import complete_scripts, left_in_code, of_scripts
 from tunec.compiler.translate.scripts import is_given, unsettled, without_plan
 from tunec.compiler.translate.statements import said_by, with_defaults
 from tunec.compiler.translate.unread_files import unread
@@ -130,8 +125,7 @@ def sources_of(
         *unread(reading),
         *without_plan(reading.documents),
         *unsettled(run, ledger, complete_scripts(run), is_decided=not to_files),
-        *prepared(run, ledger),
-        *unplanned_heads(run),
+        *left_in_code(run, ledger),
         *_contradictions(run, ledger),
         *_breaches(run, ledger, Partial(heeded, possible)),
     )
