@@ -152,6 +152,8 @@ def write(
     if not drafts and not undecided(target, filled):
         return Written((), (nothing(target),))
     found = faults_of((target, version), drafts, known, filled, sources, software)
+    if not drafts and not has_errors((*found, *sources.diagnostics)):
+        found.append(nothing(target))
     found += in_its_own_way(target, () if is_dialect(sources.run) else ways)
     found += [_named_otherwise(target, slot) for slot in layers]
     found += (*with_more_memory(target, ways, sources), *apart)

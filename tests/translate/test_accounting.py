@@ -5,6 +5,7 @@ The new files are read back as their own programs' files are, beside the text of
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -216,3 +217,12 @@ def test_what_accelerate_writes_for_tpus_is_no_obstacle():
     }
     result, _, _ = translated(source, "1.15.0", values, "deepspeed", helped=False)
     assert not [each for each in result.diagnostics if each.id == "E0908"]
+
+
+def test_a_run_of_which_nothing_is_written_is_an_error(tunec, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = "--model Qwen/Qwen3-8B --dataset a.jsonl --learning_rate 1e-4"
+    Path("t.sh").write_text(f"python swift/cli/sft.py {words}\n", "utf-8")
+    result = tunec("translate", "t.sh", "--to", "trl")
+    assert result.code == 1
+    assert "the files set nothing that trl can express" in result.err
