@@ -155,7 +155,7 @@ def test_simpletuner_plans_what_simpletuner_runs(method, hardware, batch, comput
 @pytest.mark.parametrize("more", ["precision: fp16\n", "engine: deepspeed\n"])
 def test_what_the_spec_asks_of_simpletuner_is_refused_and_not_changed(more):
     compiled = tunec.compile(
-        SDXL.format(method="lora", hardware="kaggle-t4-x2", batch=4) + more, targets=["simpletuner"]
+        SDXL.format(method="lora", hardware="kaggle-t4-x2", batch=2) + more, targets=["simpletuner"]
     )
     assert [each.id for each in compiled.diagnostics] == ["E0905"]
 

@@ -226,6 +226,7 @@ _START = (
     "--per_device_train_batch_size 4 --deepspeed ds.json\n"
 )
 _TEXT = '{\n  "train_micro_batch_size_per_gpu": 7,\n  "zero_optimization": {"stage": $STAGE}\n}\n'
+_PROGRAM = "from transformers import HfArgumentParser, Trainer\n"
 WRITTEN = {
     "cat, then its file": f"STAGE=2\ncat > ds.json <<EOF\n{_TEXT}EOF\n{_START}",
     "its document, then its file": f"STAGE=2\ncat <<EOF > ./ds.json\n{_TEXT}EOF\n{_START}",
@@ -237,7 +238,8 @@ WRITTEN = {
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_a_script_writes_is_read(name: str, tmp_path: Path) -> None:
-    found = lint(tmp_path, {"run.sh": WRITTEN[name]}, ["."]).findings
+    files = {"run.sh": WRITTEN[name], "train.py": _PROGRAM}
+    found = lint(tmp_path, files, ["."]).findings
     (one,) = [each for each in found if each["id"] == "deepspeed-and-trainer-differ"]
     assert one["labels"][0]["file"].endswith("run.sh/ds.json")
     assert one["fix"] is None

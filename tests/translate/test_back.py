@@ -153,7 +153,7 @@ def test_weights_are_what_auto_makes_them() -> None:
     [
         ({"datasets": [{"path": "org/one", "columns": ["text"]}]}, "datasets"),
         ({"datasets": [{"path": "org/one"}], "test_split_size": 0.1}, None),
-        ({"assistant_only_loss": True}, "assistant_only_loss"),
+        ({"assistant_only_loss": True}, None),  # as both do by default
     ],
 )
 def test_nothing_of_trl_is_dropped_in_silence(
