@@ -1,7 +1,6 @@
 """What a Python script gives its trainer: data by `load_dataset`, a model's head, no adapter."""
 
 import ast
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -149,9 +148,9 @@ labels."""
 
 def task_of(run: LintContext) -> Mapping[tuple[str, ...], Any]:
     """The field of a spec for the head that every model of the run's scripts has; else empty."""
-    heads = {json.dumps(_head(each)): _head(each) for each in _models(run)}
-    (head,) = heads.values() if len(heads) == 1 else (None,)
-    return {} if head is None else {("task",): head}
+    heads = [_head(each) for each in _models(run)]
+    first = next(iter(heads), None)
+    return {("task",): first} if first is not None and all(e == first for e in heads) else {}
 
 
 def complete_scripts(run: LintContext) -> frozenset[str]:

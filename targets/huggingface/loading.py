@@ -25,10 +25,6 @@ def _dtype(key: str, slot: str, source: str, **words: Any) -> Entry:
     return replace(plain, read=read)
 
 
-def _is_whole(plan: Plan) -> bool:
-    return not in_four_bits(plan)
-
-
 def _in_words(found: Mapping[str, Any]) -> Mapping[str, Any]:
     """The format by the switches of one place; fp4 is BitsAndBytesConfig's own default."""
     told = {key.rpartition(".")[2]: value for key, value in found.items()}
