@@ -6,20 +6,32 @@ deletions (`~a.b`) set no value.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.frontend.shell_flags import Builder, around, typed
-from tunec.compiler.frontend.shell_references import Reference
+from tunec.compiler.frontend.shell_flags import Builder, Unknown, around, typed
+from tunec.compiler.frontend.shell_references import OVER_A_FILE, Reference
 from tunec.compiler.frontend.shell_variables import Field
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path
 
 _PROGRAM: Final = re.compile(
-    r"(?:\A|[./])verl[./]trainer[./](?:main_ppo(?:_sync)?|sft_trainer|fsdp_sft_trainer)(?:\.py)?\Z"
+    r"(?:\A|[./])verl[./]trainer[./](?P<name>main_ppo(?:_sync)?|sft_trainer|fsdp_sft_trainer)"
+    r"(?:\.py)?\Z"
 )
 """verl 0.8.0 to 0.9.1 trainer: programs that train; before 0.8 the SFT trainer had another name."""
+_OWN: Final[Mapping[str, str]] = {
+    "main_ppo": "ppo_trainer",
+    "main_ppo_sync": "ppo_trainer",
+    "sft_trainer": "sft_trainer_engine",
+    "fsdp_sft_trainer": "sft_trainer",
+}
+"""The file that each composes, in `config` beside it: its `hydra.main`."""
+_BESIDE: Final = (None, "config", "./config")
+"""hydra-core 1.3.8 _internal/utils.py `compute_search_path_dir`: from the program's own folder."""
 _OVERRIDE: Final = re.compile(r"(?P<sign>\+{0,2})(?P<key>[A-Za-z_][\w.]*)=")
+_CONFIG: Final = "--config-"
+_ARRAY: Final = re.compile(r"\[[@*]\]")
 _LIST: Final = re.compile(r"\[(?P<items>[^\[\]{}]*)\]")
 
 
@@ -28,13 +40,39 @@ def is_composed(started: str) -> bool:
     return _PROGRAM.search(started) is not None
 
 
+def without_overrides(words: Sequence[Node]) -> tuple[Node, ...]:
+    """The words of a command without overrides, arrays of them, and the name of its config."""
+    kept: list[Node] = []
+    before = ""
+    for word in words:
+        text = word.value.written if isinstance(word.value, Unknown) else str(word.value)
+        is_read = _OVERRIDE.match(text) or _ARRAY.search(text) or text.startswith(_CONFIG)
+        is_value = before.startswith(_CONFIG) and "=" not in before
+        kept += [] if is_read or is_value else [word]
+        before = text
+    return tuple(kept)
+
+
+def reader_of(started: str, flags: Node) -> str:
+    """The reader of a command's overrides, by the file under them."""
+    found, name = _PROGRAM.search(started), _said(flags, "config_name")
+    own = _OWN[found["name"]] if found is not None else None
+    is_own = name is None or str(name).removesuffix(".yaml") == own
+    is_beside = _said(flags, "config_path") in _BESIDE and flags.child("config_dir") is None
+    return "verl" if is_own and is_beside else OVER_A_FILE
+
+
+def _said(flags: Node, key: str) -> Any:
+    said = flags.child(key)
+    return None if said is None else said.value
+
+
 def file_of(flags: Node) -> Iterator[Reference]:
     """The config file that replaces the program's own: `--config-dir d --config-name n`."""
-    folder, name = flags.child("config_dir"), flags.child("config_name")
-    if folder is None or name is None:
-        return
-    if isinstance(folder.value, str) and isinstance(name.value, str):
-        file = f"{folder.value.rstrip('/')}/{name.value.removesuffix('.yaml')}.yaml"
+    name, path = flags.child("config_name"), _said(flags, "config_path")
+    folder = _said(flags, "config_dir") or (None if path in _BESIDE else path)
+    if name is not None and isinstance(folder, str) and isinstance(name.value, str):
+        file = f"{folder.rstrip('/')}/{name.value.removesuffix('.yaml')}.yaml"
         yield Reference(("config_name",), file, "verl", name.span)
 
 

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from tunec.compiler.frontend.hydra_overrides import file_of, is_composed, overridden
+from tunec.compiler.frontend.hydra_overrides import file_of, is_composed, overridden, reader_of
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.shell_flags import (
     Builder,
@@ -352,15 +352,13 @@ def _flags(launch: Launch, number: int, builder: Builder) -> ShellDocument:
 
 
 def _composed(launch: Launch, number: int, builder: Builder) -> ShellDocument:
-    """The keys that Hydra composes over the program's own file; none over another file."""
+    """The keys that Hydra composes over the program's own file, or over another one."""
     node, others = overridden(launch.arguments, builder)
     flags, loose = flags_of(others)
     given = builder.flags(flags)
-    if given.child("config_name") is not None:
-        node = replace(node, fields={})
     return replace(
         _document("flags", launch.started, node, number),
-        dialect="verl",
+        dialect=reader_of(launch.started, given),
         references=tuple(file_of(given)),
         loose=tuple((word.word.text, builder.span(word)) for word in loose),
     )

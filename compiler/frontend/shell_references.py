@@ -140,9 +140,11 @@ _OF_KOHYA: Final = (
     ("sd-scripts", _SD_SCRIPTS, _SD_MARKS),
     ("musubi-tuner", _MUSUBI, _MUSUBI_MARKS),
 )
+OVER_A_FILE: Final = "verl-over"
+"""The reader of overrides that are composed over another config than their program's own."""
 SCRIPTS: Final = (
     *("diffusers", "llama-cookbook", "alpaca-lora", "sat", "openrlhf", "openrlhf-rm"),
-    "openrlhf-ppo",
+    *("openrlhf-ppo", OVER_A_FILE),
 )
 """Programs whose flags rules read as written, without a table."""
 _FEW: Final = 2

@@ -5,13 +5,16 @@ from typing import Final
 
 from msgspec import Struct
 
+from tunec.compiler.frontend.hydra_overrides import is_composed, without_overrides
 from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.shell_references import OVER_A_FILE
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.document import TRL as OF_TRL
 from tunec.compiler.lints.kinds import EXPLAINED, known_keys
 from tunec.compiler.lints.neighbours import is_shipped
 from tunec.compiler.target import File, Target
+from tunec.compiler.translate.overrides import with_overrides
 from tunec.compiler.translate.python_scripts import (
     MENTIONS_ADAPTERS,
     OF_UNSLOTH,
@@ -52,16 +55,17 @@ def documents_of(documents: Sequence[Document], run: LintContext) -> Documents:
     """
     shipped = (replace(each, origin=None, paths={}) for each in documents if is_shipped(each))
     told = (*(each for each in documents if not each.is_view), *shipped)
-    read = _in_code([each for each in told if each.target is not None])
-    own = with_own_scripts(read, run.targets, run.environment.readers)
-    own = _beside_the_trainers(each for each in own if not _is_argument(each))
+    own = with_own_scripts(with_overrides(told), run.targets, run.environment.readers)
+    read = _in_code([each for each in own if each.target is not None])
+    own = _beside_the_trainers(each for each in read if not _is_argument(each))
     own = _explained(_with_flags(own), documents)
     scripts = [each for each in own if _is_of_unknown_program(each)]
     every = [part for each in own for part in (_split(each) if each in scripts else (each,))]
     flagged = {each.name for each in every if each.format == "shell" and each.kind != "launch"}
+    flagged |= {each.name for each in documents if each.kind == OVER_A_FILE}
     cut = [_cut(each) if each.name in flagged else each for each in every]
-    read = [_alone(_filled(each, run)) for each in _of_slurm(cut, run)]
-    return Documents(tuple(read), bool(scripts))
+    alone = (_alone(_filled(each, run)) for each in _of_slurm(cut, run))
+    return Documents(tuple(alone), bool(scripts))
 
 
 def _with_flags(documents: Sequence[Document]) -> tuple[Document, ...]:
@@ -277,6 +281,10 @@ def _cut(document: Document) -> Document:
     if document.kind != "launch" or script is None or script.items is None:
         return document
     words = [str(each.value) for each in script.items]
-    end = next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
-    cut = replace(script, items=script.items[:end])
+    if words and is_composed(words[0]):
+        kept = without_overrides(script.items)
+    else:
+        end = next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
+        kept = script.items[:end]
+    cut = replace(script, items=kept)
     return replace(document, root=replace(document.root, fields={**fields, "script": cut}))

@@ -242,8 +242,21 @@ def _unsaid(run: LintContext, document: Document, path: str, value: Any) -> Fate
     if _names_a_document(run, value) or _is_of_an_engine(run, document, path):
         return "file"
     default = default_of(run, document.kind, path)
-    as_absent = value in (None, {}) if not default.known else is_same(default.value, value)
-    return "default" if as_absent else "left"
+    known = (
+        (default.value,) if default.known else (None, {}, *_default_in_schema(run, document, path))
+    )
+    return "default" if any(is_same(each, value) for each in known) else "left"
+
+
+def _default_in_schema(run: LintContext, document: Document, path: str) -> Iterator[Any]:
+    """The default of a key in the schema of a document's reader, if that has one."""
+    file, target = document.file, document.target
+    name = file.schema(dialect_of(run, target)) if file and target and file.schema else None
+    field: Mapping[str, Any] = {} if name is None else schema(name)
+    for part in path.split("."):
+        field = field.get("properties", {}).get(part, {})
+    if "default" in field:
+        yield field["default"]
 
 
 def _names_a_document(run: LintContext, value: Any) -> bool:

@@ -4,13 +4,13 @@
 its own parser for it, which knows the flags of its one program.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import schema
-from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.ir.ledger import Ledger, Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
@@ -47,18 +47,50 @@ def with_own_scripts(
 
 def _own(table: Target, documents: tuple[Document, ...], text: str) -> tuple[Document, ...]:
     """The documents of a script as files of one target."""
-    read = ((file, _parsed(table, file, text)) for file in table.files)
+    read = ((file, _parsed(table, file, text, documents)) for file in table.files)
     return tuple(
         _document(table, file, values, documents) for file, values in read if values is not None
     )
 
 
-def _parsed(table: Target, file: File, text: str) -> Mapping[str, Any] | None:
-    """The script as a file of a target, if it is one."""
+def _parsed(
+    table: Target, file: File, text: str, documents: Sequence[Document]
+) -> Mapping[str, Any] | None:
+    """The script as a file of a target, if it is one, by the target's parser or as lint read it."""
     if file.format not in ("shell", "env") or file.parse is None:
         return None
+    parse, command = file.parse, _command(documents)
+    ways = (lambda: parse(text), *(() if command is None else (lambda: command,)))
+    return next(filter(None, (_as_file(table, file, way) for way in ways)), None)
+
+
+def _command(documents: Sequence[Document]) -> Mapping[str, Any] | None:
+    """The only command of a script, with its flags; lint's shell expands more than parsers do."""
+    starts = [each for each in documents if each.kind == "launch"]
+    flags = [each for each in documents if each.kind != "launch" and each.target is None]
+    if len(starts) != 1 or len(flags) != 1:
+        return None
+    words = [str(each) for each in starts[0].value("script") or ()]
+    end = next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
+    said = {key: None if key in flags[0].unknown else at.value for key, at in flags[0].flat.items()}
+    return {**plain(starts[0].root), "script": words[:end], _FLAGS: _nested(said)}
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags with dots in their names as sections."""
+    whole: dict[str, Any] = {}
+    for key, value in flat.items():
+        *sections, last = key.split(".")
+        inside = whole
+        for each in sections:
+            inside = inside.setdefault(each, {})
+        inside[last] = value
+    return whole
+
+
+def _as_file(table: Target, file: File, parse: Callable[[], Any]) -> Mapping[str, Any] | None:
     try:
-        values = file.parse(text)
+        values = parse()
         is_one = isinstance(values, Mapping) and file.recognise(values)
         return values if is_one and _has_keys_of(table, file, values) else None
     except WRONG_SHAPE:

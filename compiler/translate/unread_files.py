@@ -4,12 +4,14 @@ from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.lints.documents import Reading
+from tunec.compiler.translate.overrides import without_their_config
 from tunec.compiler.translate.scripts import not_understood
 from tunec.schemas.source import COMMAND_LINE, start_of
 
 
 def unread(reading: Reading) -> Iterator[Diagnostic]:
-    """Errors for files of an unknown kind, or if nothing was read at all."""
+    """Errors for files of an unknown kind, for overrides of one, or if nothing was read at all."""
+    yield from without_their_config(reading.documents)
     for file in reading.unread:
         keys = ", ".join(file.keys[:5]) or "none"
         yield not_understood(

@@ -265,11 +265,20 @@ def test_words_of_hydra_are_the_document_that_they_say():
     assert [text for text, _ in found.loose] == ["~data.seed"]
 
 
-def test_a_file_that_is_composed_is_named_and_its_words_are_no_document():
+def test_a_file_that_is_composed_is_named_and_words_over_it_are_no_file_of_verl():
     text = "python -m verl.trainer.main_ppo --config-dir conf --config-name run a.b=1\n"
     (_, found) = read_script(text, "train.sh")
     assert [each.file for each in found.references] == ["conf/run.yaml"]
-    assert not found.node.fields
+    assert found.dialect == "verl-over"
+    assert plain(found.node) == {"a": {"b": 1}}
+
+
+@pytest.mark.parametrize("config", ["", "--config-path=config --config-name=ppo_trainer.yaml"])
+def test_verls_own_file_lies_under_words_that_name_no_other(config):
+    text = f"python -m verl.trainer.main_ppo {config} a.b=1\n"
+    (_, found) = read_script(text, "train.sh")
+    assert found.dialect == "verl"
+    assert not found.references
 
 
 @pytest.mark.parametrize(
