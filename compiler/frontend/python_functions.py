@@ -6,6 +6,7 @@ arguments of the call instead of its parameters.
 
 import ast
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from tunec.compiler.frontend.python_names import Binding, Function, Scope
@@ -25,12 +26,12 @@ def function_of(call: ast.Call, scope: Scope) -> Function | None:
 def returned(function: Function) -> ast.expr | None:
     """The expression of a function's only `return`, if that is its last statement."""
     last = function.node.body[-1]
-    inside = list(_inside(function.node))
+    if not isinstance(last, ast.Return):
+        return None
+    inside = list(islice(_inside(function.node), _MOST + 1))
     returns = [each for each in inside if isinstance(each, ast.Return)]
     is_plain = not any(isinstance(each, _NOT_PLAIN) for each in inside)
-    if returns != [last] or not is_plain or len(inside) > _MOST or not isinstance(last, ast.Return):
-        return None
-    return last.value
+    return last.value if returns == [last] and is_plain and len(inside) <= _MOST else None
 
 
 def _inside(function: ast.FunctionDef) -> Iterator[ast.AST]:

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.own_source import OwnSource
 
 ENDS: Final = frozenset({"parse", "load", "init", "step", "resume"})
 """Consequences that end a run, at once or where it first comes to them."""
@@ -42,7 +43,7 @@ _STARTS: Final[Mapping[str, str]] = {
     **dict.fromkeys(TRL, r"\btrl\s+(?:sft|dpo|kto|grpo|reward|rloo)\b"),
 }
 """How a command starts the distribution's own program with a file of a kind."""
-_PARSES: Final = re.compile(r"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\b")
+PARSERS: Final = re.compile(r"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\b")
 _TRAINS: Final = re.compile(
     r"(?s)from (?:transformers|trl)[\w.]* import (?:\([^)]*|[^\n(]*)\b\w*Trainer\b"
     r"|\b(?:transformers|trl)\.\w*Trainer\b"
@@ -62,23 +63,22 @@ class Started(Struct, frozen=True):
 
     programs: Sequence[str]
     """Those that the command of a finding starts, by their paths or names."""
-    sources: Sequence[str]
-    """The texts of the programs of its run, with what they import."""
+    own: OwnSource
+    about: Sequence[str]
+    """The programs that a finding is about: those, or for a file all of its run."""
     commands: Sequence[str]
     """The texts in which commands stand."""
-    has_parser: bool = False
-    """Whether some program here gives a file to the classes of a trainer."""
 
 
 def is_seen(document: Document, started: Started) -> bool:
     """Whether the program that reads a document is seen."""
     if document.kind in _OF_ITS_OWN:
         return True
-    if any(map(_PARSES.search, started.sources)) and any(map(_TRAINS.search, started.sources)):
+    if all(started.own.shows_in(started.about, each) for each in (PARSERS, _TRAINS)):
         return True
     if document.format == "shell":
         return not any(each.endswith(".py") for each in started.programs)
-    if document.kind in TRL and started.has_parser:
+    if document.kind in TRL and started.own.shows(PARSERS):
         return True
     start = _STARTS.get(document.kind)
     if start is None:

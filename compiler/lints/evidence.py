@@ -143,13 +143,17 @@ def _settling(run: LintContext, found: Diagnostic) -> str | None:
     """The text in which a pattern is searched."""
     if found.id not in _FURTHER:
         return _source_at(run, found)
-    return "\n".join(texts_of(run, found)) or None
+    return "\n".join(_texts_of(run, found)) or None
 
 
-def texts_of(run: LintContext, found: Diagnostic) -> list[str]:
-    """The programs that a finding is about, with what they import; for a file, those of its run."""
-    programs = programs_at(run, found) or [name for each in run.started.values() for name in each]
-    return [text for name in programs for text in run.own.sources_of(name)]
+def programs_about(run: LintContext, found: Diagnostic) -> list[str]:
+    """The programs that a finding is about: that of its command, or for a file those of its run."""
+    return programs_at(run, found) or [name for each in run.started.values() for name in each]
+
+
+def _texts_of(run: LintContext, found: Diagnostic) -> list[str]:
+    """The sources of the programs that a finding is about, with what they import."""
+    return [text for name in programs_about(run, found) for text in run.own.sources_of(name)]
 
 
 def _is_of_own_loop(run: LintContext, found: Diagnostic) -> bool:
@@ -162,7 +166,7 @@ def _is_of_own_loop(run: LintContext, found: Diagnostic) -> bool:
         return False
     if found.id == "deepspeed-and-trainer-differ" and run.own.shows(_SET_LATE):
         return True
-    text = "\n".join(texts_of(run, found)) or run.own.every_text
+    text = "\n".join(_texts_of(run, found)) or run.own.every_text
     made = frozenset(_MADE.findall(text))
     return bool(made) and made <= _own_classes(text) and _TAKEN.search(text) is None
 
@@ -179,7 +183,7 @@ def _is_apart(run: LintContext, found: Diagnostic) -> bool:
     if found.id not in _OF_BOTH or run.hides("trainer", "deepspeed"):
         return False
     is_given = run.said("trainer", "deepspeed") or any(run.each("accelerate", _FILE))
-    return not is_given and any(map(_INITIALIZES.search, texts_of(run, found)))
+    return not is_given and run.own.shows_in(programs_about(run, found), _INITIALIZES)
 
 
 _BELOW: Final = re.compile(r"(?m)^class (\w+)\(\s*(\w+)\s*\):")
@@ -352,7 +356,7 @@ def _is_of_a_copy(run: LintContext, kind: str, *, is_of_words: bool) -> bool:
 def _is_of_own_program(run: LintContext, found: Diagnostic, flags: Document) -> bool:
     """Whether a program of the repository that LLaMA-Factory has nothing to do with is started."""
     is_its = flags.format == "shell" and _source_at(run, found) is not None
-    return is_its and not _LLAMAFACTORY.search("\n".join(texts_of(run, found)))
+    return is_its and not run.own.shows_in(programs_about(run, found), _LLAMAFACTORY)
 
 
 @cached()

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.lints.repository import Reach
-from tunec.schemas.caches import cached
 
 if TYPE_CHECKING:
     from tunec.compiler.lints.context import Missing
@@ -81,8 +80,7 @@ class OwnSource(Struct, frozen=True, dict=True):
     def parses(self, flag: str, programs: Iterable[str]) -> bool:
         """Whether a started program, or what it imports, adds a flag to a parser itself."""
         words = rf"add_argument\(\s*(?:[\"']-\w[\"'],\s*)?[\"']--{flag.replace('_', '[-_]')}[\"']"
-        pattern = re.compile(words)
-        return any(pattern.search(text) for each in programs for text in self.sources_of(each))
+        return self.shows_in(programs, re.compile(words))
 
     def takes(self, name: str) -> bool:
         """Whether any file reads a setting of that name."""
@@ -143,6 +141,22 @@ class OwnSource(Struct, frozen=True, dict=True):
         return {}
 
     @cached_property
+    def _text_by_program(self) -> dict[str, str | None]:
+        return {}
+
+    @cached_property
+    def _sources(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    @cached_property
+    def _heirs_by_program(self) -> dict[str, tuple[Mapping[str, Any], ...]]:
+        return {}
+
+    @cached_property
+    def _shown_in(self) -> dict[tuple[str, re.Pattern[str]], bool]:
+        return {}
+
+    @cached_property
     def _shown(self) -> dict[re.Pattern[str], bool]:
         return {}
 
@@ -159,24 +173,32 @@ class OwnSource(Struct, frozen=True, dict=True):
 
         Those in the started programs, or imported by them, take precedence.
         """
-        mine = [text for each in programs for text in self.sources_of(each)]
-        for texts in (mine, self._texts):
-            heirs = [
-                heir
-                for text in texts
-                if "TrainingArg" in text or "Config(" in text
-                for heir in _heirs(text)
-            ]
+        mine = (heir for each in programs for heir in self._heirs_of(each))
+        for heirs in (mine, self._heirs):
             found = [each[key] for each in heirs if key in each]
             if found:
                 return found[0] if all(each == found[0] for each in found) else UNSETTLED
         return UNDECLARED
 
+    @cached_property
+    def _heirs(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(heir for text in self._texts for heir in _heirs(text))
+
+    def _heirs_of(self, program: str) -> tuple[Mapping[str, Any], ...]:
+        if program not in self._heirs_by_program:
+            every = (heir for text in self.sources_of(program) for heir in _heirs(text))
+            self._heirs_by_program[program] = tuple(every)
+        return self._heirs_by_program[program]
+
     def text_of(self, program: str) -> str | None:
         """The source of a program that a command names by its path or as a module."""
-        path = program if program.endswith(".py") else f"{program.replace('.', '/')}.py"
-        end = "/" + _LEFT_OUT.sub("", path)
-        return next((text for each, text in self._files.items() if each.endswith(end)), None)
+        if program not in self._text_by_program:
+            path = program if program.endswith(".py") else f"{program.replace('.', '/')}.py"
+            end = "/" + _LEFT_OUT.sub("", path)
+            named = self._by_name.get(end.rpartition("/")[2], ())
+            found = next((each for each in named if each.endswith(end)), None)
+            self._text_by_program[program] = None if found is None else self._files[found]
+        return self._text_by_program[program]
 
     def lie_together(self, program: str, file: str) -> bool:
         """Whether one folder below the projects holds a program and a file by these paths."""
@@ -186,13 +208,28 @@ class OwnSource(Struct, frozen=True, dict=True):
 
     def sources_of(self, program: str) -> tuple[str, ...]:
         """The source of a program, and of the repository's modules that it imports; none: empty."""
+        if program not in self._sources:
+            self._sources[program] = tuple(self._with_imports(program))
+        return self._sources[program]
+
+    def _with_imports(self, program: str) -> Iterator[str]:
         found = {program: self.text_of(program) or ""}
         waiting = [found[program]]
         for _ in range(_IMPORTS_DEEP):
             named = {_module(each) for text in waiting for each in _IMPORTED.finditer(text)}
             new = {name: self.text_of(name) or "" for name in sorted(named - found.keys())}
             found, waiting = {**found, **new}, list(new.values())
-        return tuple(text for text in found.values() if text)
+        yield from (text for text in found.values() if text)
+
+    def shows_in(self, programs: Iterable[str], pattern: re.Pattern[str]) -> bool:
+        """Whether a program, or what it imports, matches a pattern."""
+        return any(self._shows_in(each, pattern) for each in programs)
+
+    def _shows_in(self, program: str, pattern: re.Pattern[str]) -> bool:
+        key = program, pattern
+        if key not in self._shown_in:
+            self._shown_in[key] = any(map(pattern.search, self.sources_of(program)))
+        return self._shown_in[key]
 
     @cached_property
     def every_text(self) -> str:
@@ -240,6 +277,14 @@ class OwnSource(Struct, frozen=True, dict=True):
         return {path: text for root in self.roots for path, text in texts_below(root, (".py",))}
 
     @cached_property
+    def _by_name(self) -> dict[str, list[str]]:
+        """The paths of files by their names."""
+        found: dict[str, list[str]] = {}
+        for each in self._files:
+            found.setdefault(each.rpartition("/")[2], []).append(each)
+        return found
+
+    @cached_property
     def _texts(self) -> tuple[str, ...]:
         return tuple(self._files.values())
 
@@ -276,9 +321,10 @@ class OwnSource(Struct, frozen=True, dict=True):
         return frozenset(each[1] for text in self._texts for each in _WORD.finditer(text))
 
 
-@cached()
 def _heirs(text: str) -> tuple[Mapping[str, Any], ...]:
     """The fields of each class of a file that extends a trainer's configuration."""
+    if "TrainingArg" not in text and "Config" not in text:
+        return ()
     bodies = [each for each in _CLASS.split(text) if _HEIR.match(each)]
     return tuple(
         {each[1]: UNSETTLED for each in _FIELD.finditer(body)}

@@ -326,15 +326,19 @@ def copy_of(file: Path, roots: Sequence[Path]) -> Path | None:
             is_shipped = _SHIPPED.match(below) is not None and _names_itself(folder)
             is_brought = is_shipped or below.startswith(_BUILT)
             return folder if folder in roots and is_brought else None
-        is_package = folder.name in _LIBRARIES and (folder / "__init__.py").is_file()
         if (
-            is_package
+            is_library(folder)
             or folder.parent.name in _BROUGHT
             or below.startswith(_BUILT)
             or (below.partition("/")[0] in _SHOWN and _names_itself(folder))
         ):
             return folder
     return None
+
+
+def is_library(folder: Path) -> bool:
+    """Whether a folder is a library's package."""
+    return folder.name in _LIBRARIES and (folder / "__init__.py").is_file()
 
 
 def is_top(folder: Path, roots: Sequence[Path]) -> bool:

@@ -15,7 +15,7 @@ from tunec.compiler.lints.grouping import Group, Part, grouped, part_of
 from tunec.compiler.lints.neighbours import is_python
 from tunec.compiler.lints.own_source import without_remarks
 from tunec.compiler.lints.parses import Parses
-from tunec.compiler.lints.repository import Reach
+from tunec.compiler.lints.repository import Reach, is_library
 from tunec.compiler.target import Target
 from tunec.schemas.frozen import replace
 
@@ -190,8 +190,9 @@ def files_of(paths: Iterable[Path], leaves_out: LeavesOut = _nothing) -> Gathere
     """Each file once, with folders replaced by the files below them that are not left out.
 
     Hidden folders, links to folders, other file systems and package folders are not entered, and at
-    most 1,000 files in 10,000 folders are taken from a named folder. A folder that cannot be read,
-    or holds no files, is returned as it is, so that reading it reports the fault.
+    most 1,000 files in 10,000 folders are taken from a named folder. Python files of a library's
+    package are the library, and configure nothing. A folder that cannot be read, or holds no files,
+    is returned as it is, so that reading it reports the fault.
     """
     every: dict[Path, bool] = {}
     cut: list[Path] = []
@@ -208,14 +209,20 @@ def files_of(paths: Iterable[Path], leaves_out: LeavesOut = _nothing) -> Gathere
 def _below(folder: Path, leaves_out: LeavesOut) -> Iterator[Path | None]:
     """The files below a folder, followed by None if there are too many folders to enter."""
     device = folder.stat().st_dev
+    libraries = set[Path]()
     for entered, (place, folders, names) in enumerate(os.walk(folder)):
         if entered == _MOST_FOLDERS:
             yield None
             return
+        at = Path(place)
+        if at != folder and (at.parent in libraries or is_library(at)):
+            libraries.add(at)
         inner = (Path(place, each) for each in sorted(folders))
         folders[:] = [e.name for e in inner if _is_entered(e, device) and not leaves_out(e)]
         found = (Path(place, name) for name in sorted(names))
         mine = (each for each in found if not leaves_out(each))
+        if at in libraries:
+            mine = (each for each in mine if not is_python(each.name))
         yield from (each for each in mine if _may_be_read(each) and each.is_file())
 
 

@@ -20,9 +20,9 @@ from tunec.compiler.diagnostics.codes import is_code
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.endings import Started, is_said_to_end, is_seen, packages_of
+from tunec.compiler.lints.endings import PARSERS, Started, is_said_to_end, is_seen, packages_of
 from tunec.compiler.lints.environment import split_requirement
-from tunec.compiler.lints.evidence import OF_TRAINER, programs_at, texts_of
+from tunec.compiler.lints.evidence import OF_TRAINER, programs_about, programs_at
 from tunec.compiler.lints.index import is_rule, rule
 from tunec.compiler.lints.own_source import texts_below, without_remarks
 from tunec.compiler.lints.python_runs import is_reached
@@ -265,16 +265,14 @@ class Witness(Struct, frozen=True, dict=True):
             return None
         run, document = held
         if document.format == "shell":
-            sources = [
-                each for name in programs_at(run, found) for each in run.own.sources_of(name)
-            ]
-            if any(_is_gone(run, name) for name in programs_at(run, found)):
+            programs = programs_at(run, found)
+            if any(_is_gone(run, name) for name in programs):
                 return PROGRAM_GONE
-            is_known = any(map(OF_TRAINER.search, sources))
-            missing = any(name.endswith(".py") for name in programs_at(run, found))
-            return READER_TAKEN if not is_known and (sources or missing) else None
+            is_one = any(name.endswith(".py") or run.own.sources_of(name) for name in programs)
+            is_known = not is_one or run.own.shows_in(programs, OF_TRAINER)
+            return None if is_known else READER_TAKEN
         is_whole = document.format in _WHOLE and document.kind in _OF_PROGRAMS
-        is_known = run.own.shows(_PARSERS) or any(map(_TRL.search, self.mentions.commands))
+        is_known = run.own.shows(PARSERS) or any(map(_TRL.search, self.mentions.commands))
         return READER_TAKEN if is_whole and not is_known else None
 
     def _unseen(self, found: Diagnostic) -> Reason | None:
@@ -286,9 +284,8 @@ class Witness(Struct, frozen=True, dict=True):
             return None
         run, document = held
         has_copy = any(map(run.own.packs, packages_of(document.kind)))
-        has_parser = run.own.shows(_PARSERS)
-        programs, texts = programs_at(run, found), texts_of(run, found)
-        started = Started(programs, texts, self.mentions.commands, has_parser)
+        programs, about = programs_at(run, found), programs_about(run, found)
+        started = Started(programs, run.own, about, self.mentions.commands)
         return None if is_seen(document, started) and not has_copy else READER_UNSEEN
 
     def _is_for_engines(self, found: Diagnostic) -> bool:
@@ -372,7 +369,6 @@ _TEMPLATE: Final = re.compile(r":\s*(?:[A-Z][A-Z0-9_]+|<[^<>]+>|\{\{.*\}\}|\$\{?
 """A value that a program puts in before the file is read."""
 _OF_PROGRAMS: Final = frozenset({"hf", *TRL})
 """Kinds of config that a program of the user's own reads."""
-_PARSERS: Final = re.compile(r"HfArgumentParser|TrlParser|H4ArgumentParser")
 _TRL: Final = re.compile(r"\btrl +(?:sft|dpo|kto|grpo|reward|rloo) ")
 """What gives a whole file to the classes whose fields its keys are."""
 _DEEPSPEED: Final = {"deepspeed"}

@@ -218,6 +218,17 @@ def test_another_file_system_is_not_entered(monkeypatch: pytest.MonkeyPatch) -> 
     assert (run_files.files_of([Path("/")]).files, below) == ({Path("/"): False}, [])
 
 
+def test_scripts_of_a_library_s_package_are_the_library(tmp_path: Path) -> None:
+    package = tmp_path / "transformers-4.40.0/src/transformers"
+    (package / "models").mkdir(parents=True)
+    for each in (package / "__init__.py", package / "models/llama.py", tmp_path / "train.py"):
+        each.write_text("model = AutoModel.from_pretrained(name)\n", "utf-8")
+    (package / "models/ds.json").write_text('{"train_batch_size": 8}\n', "utf-8")
+    assert {each.name for each in run_files.files_of([tmp_path]).files} == {"train.py", "ds.json"}
+    named = run_files.files_of([package]).files
+    assert {each.name for each in named} == {"__init__.py", "llama.py", "ds.json"}
+
+
 def _asked(folder: Path, *arguments: str) -> Answer:
     files = {"a/2.json": _ZERO_2, "a/3.json": _ZERO_3, "a/spec.yaml": "tunec: 1\nmodel: m\n"}
     return lint(folder, files, arguments)
