@@ -26,6 +26,7 @@ def say_software(scribe: Scribe, draft: Draft) -> None:
     rests = (
         slot("parallel.engine"),
         slot("adapter.kind"),
+        slot("optimizer.name"),
         slot("runtime.report_to"),
         spec("targets"),
         spec("software"),

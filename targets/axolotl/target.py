@@ -37,6 +37,7 @@ from tunec.targets.deepspeed.reader import PACKAGE as DEEPSPEED_PACKAGE
 from tunec.targets.deepspeed.reader import TRAINER
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
+from tunec.targets.huggingface.training import optimizer_packages
 from tunec.targets.read_only import schema_of
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import beside_fsdp_and_rewards, evaluating_by_loss
@@ -263,6 +264,7 @@ TARGET: Final = Target(
         DEEPSPEED_PACKAGE: DEEPSPEED,
     },
     companions=companions,
+    imports=optimizer_packages,
     installs=installed,
     entry=entry,
     resumes="--resume_from_checkpoint={}",

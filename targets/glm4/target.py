@@ -16,6 +16,7 @@ from tunec.targets.huggingface.counting import counting
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, companions
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
 from tunec.targets.huggingface.target import compute_dtype
+from tunec.targets.huggingface.training import optimizer_packages
 from tunec.targets.scripts.command import Style, commander, starting
 from tunec.targets.scripts.file import command_file, own_script, script_row, started
 from tunec.targets.scripts.refusals import refusing
@@ -98,7 +99,7 @@ TARGET: Final = Target(
     check=refusing("glm4", REFUSALS),
     beside={PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},
     companions=companions,
-    imports=lambda _draft, _version: _IMPORTS,
+    imports=lambda draft, version: (*_IMPORTS, *optimizer_packages(draft, version)),
     together=compute_dtype,
     starts=(Start(("bash",), SCRIPT_NAME, repository="zai-org/GLM-4 (finetune_demo)"),),
     command=commander(STYLE),

@@ -38,7 +38,14 @@ from tunec.targets.huggingface.schedule import (
     WARMUP,
 )
 from tunec.targets.huggingface.sft import SFT, SFT_CARD
-from tunec.targets.huggingface.training import BATCH, LEARNING_RATE, LOSS, OPTIMIZER, RUNTIME
+from tunec.targets.huggingface.training import (
+    BATCH,
+    LEARNING_RATE,
+    LOSS,
+    OPTIMIZER,
+    RUNTIME,
+    optimizer_packages,
+)
 from tunec.targets.rows import on_fsdp
 from tunec.targets.trainers import supervised
 
@@ -238,6 +245,7 @@ TARGET: Final = Target(
     cannot=CANNOT,
     beside={TRL: TRL_RELEASES, PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},
     companions=companions,
+    imports=optimizer_packages,
     together=compute_dtype,
     takes_fsdp=True,
     heeds_launcher=True,

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tunec.compiler.ir.plan import Plan
+from packaging.version import Version
+
+from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, same
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
@@ -59,7 +61,7 @@ def _names_kernel(plan: Plan) -> bool:
     return plan.zero.offload_optimizer == "none" or _pair(plan) in _OPTIM
 
 
-def _pair(plan: Plan) -> tuple[OptimizerName, OptimizerKernel]:
+def _pair(plan: Plan | Draft) -> tuple[OptimizerName, OptimizerKernel]:
     return plan.optimizer.name, plan.optimizer.kernel
 
 
@@ -82,6 +84,22 @@ def _write_offloaded(plan: Plan) -> Mapping[str, Any]:
 def _read_offloaded(found: Mapping[str, Any]) -> Mapping[str, Any]:
     names = [name for name, word in _OFFLOADED.items() if word == found["optim"]]
     return {"optimizer.name": names[0]} if names else {}
+
+
+_PACKAGES: Mapping[str, str] = {
+    "lion_32bit": "bitsandbytes",
+    "lomo": "lomo-optim",
+    "adalomo": "lomo-optim",
+}
+"""The distribution without which the Trainer refuses an optimizer that is not of a bitsandbytes
+kernel: transformers 4.40.2 to 5.23.0 trainer.py `get_optimizer_cls_and_kwargs`, from 5.6
+trainer_optimizer.py."""
+
+
+def optimizer_packages(draft: Draft, _: Version) -> tuple[str, ...]:
+    """What the Trainer imports for its optimizer beside a bitsandbytes kernel's package."""
+    package = _PACKAGES.get(_OPTIM.get(_pair(draft), ""))
+    return () if package is None else (package,)
 
 
 _WITHOUT_MOMENTS: tuple[OptimizerName, ...] = ("adafactor", "sgd", "lomo", "adalomo")

@@ -26,6 +26,7 @@ from tunec.targets.huggingface.fsdp import FSDP
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.predictions import PREDICTIONS
 from tunec.targets.huggingface.target import CANNOT
+from tunec.targets.huggingface.training import optimizer_packages
 from tunec.targets.llamafactory.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.llamafactory.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.llamafactory.datasets import DATASET_INFO, records
@@ -290,6 +291,7 @@ TARGET: Final = Target(
     },
     media=Media(is_told=True),
     companions=installed_releases,
+    imports=optimizer_packages,
     installs=installed,
     entry=entry,
     resumes="resume_from_checkpoint={}",

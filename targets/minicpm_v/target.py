@@ -11,6 +11,7 @@ from tunec.targets.huggingface.counting import counting
 from tunec.targets.huggingface.packages import schema_of
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
 from tunec.targets.huggingface.target import TRAINING_ARGS
+from tunec.targets.huggingface.training import optimizer_packages
 from tunec.targets.minicpm_v.refusals import REFUSALS
 from tunec.targets.minicpm_v.rows import FILE, FLAGS, OWN, SCRIPT, START, TEXT
 from tunec.targets.minicpm_v.versions import RELEASES, companions, schema
@@ -94,6 +95,7 @@ TARGET: Final = Target(
     check=refusing("minicpm-v", REFUSALS),
     beside={PACKAGE: DEEPSPEED},
     companions=companions,
+    imports=optimizer_packages,
     starts=(Start(("bash",), NAME, repository="OpenBMB/MiniCPM-V (finetune)"),),
     command=commander(STYLE),
     counting=counting,

@@ -13,6 +13,7 @@ from packaging.version import Version
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.lints.kinds import schema
 from tunec.schemas.caches import cached
+from tunec.targets.huggingface.training import optimizer_packages
 from tunec.targets.ms_swift.packages import PACKAGE, needed_packages
 
 _NAMES: Final = f"{PACKAGE}/models.json"
@@ -57,10 +58,11 @@ def type_and_template(plan: Plan) -> tuple[str, str] | None:
 
 
 def imports(draft: Draft, version: Version) -> tuple[str, ...]:
-    """The packages that the loader of the model imports and ms-swift does not install."""
+    """The packages that the model's loader and the optimizer import and ms-swift lacks."""
     name = name_of(draft.model.path)
     found = known_names(str(version)).get(name) or _unnamed(name)
-    return needed_packages(found[0]) if found else ()
+    of_model = needed_packages(found[0]) if found else ()
+    return (*of_model, *optimizer_packages(draft, version))
 
 
 def _unnamed(name: str) -> tuple[str, str] | None:

@@ -21,6 +21,7 @@ from tunec.targets.huggingface.methods import Method, method_of
 from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
 from tunec.targets.huggingface.sft import SFT
 from tunec.targets.huggingface.target import CANNOT, compute_dtype
+from tunec.targets.huggingface.training import optimizer_packages
 from tunec.targets.rows import is_supervised
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
@@ -163,6 +164,7 @@ TARGET: Final = Target(
     check=refusing("trl", REFUSALS, compares_in_text=True),
     beside={"transformers": TRANSFORMERS, PACKAGE: DEEPSPEED},
     companions=companions,
+    imports=optimizer_packages,
     together=compute_dtype,
     entry=entry,
     resumes="--resume_from_checkpoint={}",

@@ -29,6 +29,22 @@ def test_the_trainer_is_told(optimizer, rate, target, file):
     assert "adam_beta1" not in said
 
 
+def test_axolotl_trains_it_under_autocast():
+    """Its `bf16` is no more than auto, true or false: utils/schemas/config.py."""
+    found = tunec.compile(
+        spec_of(
+            **{**FULL, "model": "qwen3-0.6b"},
+            batch={"global": 4},
+            train={"optimizer": "lomo"},
+            targets=["axolotl"],
+        )
+    )
+    assert found.ok, found.diagnostics
+    (text,) = [text for path, text in found.texts().items() if path.endswith("/axolotl.yaml")]
+    assert yaml.safe_load(text)["bf16"] is True
+    assert (found.planned.plan.states.weights, found.planned.plan.states.autocast) == ("bf16", True)
+
+
 def test_a_release_without_it_is_refused():
     spec = spec_of(
         **FULL,

@@ -187,3 +187,23 @@ def test_what_is_compiled_against_torch_is_built_without_isolation():
     assert last == "pip install --quiet b"
     assert installed_packages(text) == asked
     assert plan["job.packages"][0] == "flash-attn==2.8.3"
+
+
+OF_OPTIMIZERS = {
+    "lion": "bitsandbytes",
+    "paged_lion_32bit": "bitsandbytes",
+    "adalomo": "lomo-optim",
+}
+FULL = {**SPEC, "model": "qwen3-0.6b", "method": "full", "hardware": "a100-80g-x1"}
+
+
+@pytest.mark.parametrize(
+    ("trainer", "optimizer"),
+    [("axolotl", "lion"), ("llamafactory", "paged_lion_32bit"), ("ms-swift", "lion")]
+    + [("trl", each) for each in OF_OPTIMIZERS],
+)
+def test_the_trainers_optimizer_brings_its_package(trainer, optimizer):
+    found, _ = packages(
+        {**FULL, "batch": {"global": 1}, "train": {"optimizer": optimizer}}, trainer
+    )
+    assert {*OF_OPTIMIZERS.values()} & found.keys() == {OF_OPTIMIZERS[optimizer]}

@@ -32,7 +32,8 @@ def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) 
     """
     precision, name = workload.precision, workload.optimizer.name
     pure = engine != "deepspeed" and _is_pure(workload.architecture.kind, precision)
-    pure = pure or (name in STEPS_IN_BACKWARD and precision.compute == "bf16")
+    casts = workload.version("axolotl") is not None
+    pure = pure or (name in STEPS_IN_BACKWARD and precision.compute == "bf16" and not casts)
     if name == "adamw_bf16" or pure:
         return _pure_bf16(name)
     if engine == "deepspeed":
