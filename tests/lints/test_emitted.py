@@ -174,3 +174,17 @@ def test_what_is_compiled_breaks_no_rule(spec: Path, name: str) -> None:
     said = {(each.id, each.message) for each in compiled.diagnostics}
     found = {(each.id, each.message) for each in linted.diagnostics if each.severity != "note"}
     assert {each for each in found - said if each[0] not in {*EXEMPT, _ALONE}} == set()
+
+
+def test_four_bits_in_fp16_are_refused_where_trls_trainer_runs_alone() -> None:
+    """A script that reads TrainingArguments need not use TRL's trainer, which casts adapters."""
+    spec = {
+        "tunec": 1,
+        "model": "qwen2.5-1.5b",
+        "method": "qlora",
+        "data": {"train": "train.jsonl", "samples": 1000, "sequence": 512},
+        "hardware": "t4-x1",
+    }
+    assert tunec.compile(spec, targets=["huggingface"]).ok
+    fp16 = {**spec, "pin": {"precision.compute": "fp16"}}
+    assert "E0601" in {each.id for each in tunec.compile(fp16, targets=["trl"]).diagnostics}

@@ -350,12 +350,14 @@ def _adapters(run: LintContext, scaled: Place) -> Iterator[Finding]:
     if bits is None or bits.value is not True or not run.of(*TRL):
         return
     if run.runs("trl>=0.26") is not False:
-        yield _scaling_finding(
-            bits,
-            scaled,
-            "TRL trains adapters in bf16 over it",
-            is_certain=run.runs("trl>=0.26") is True,
-        )
+        label = "TRL's trainer trains adapters in bf16 over it"
+        is_certain = run.runs("trl>=0.26") is True and not _may_train_without(run)
+        yield _scaling_finding(bits, scaled, label, is_certain=is_certain)
+
+
+def _may_train_without(run: LintContext) -> bool:
+    """Whether a script's own arguments lie beside TRL's, so that the Trainer itself may train."""
+    return bool(run.of("hf"))
 
 
 def _scaling_finding(place: Place, scaled: Place, label: str, *, is_certain: bool) -> Finding:
