@@ -144,6 +144,7 @@ def plan(
         takes_fsdp=take_fsdp(asked),
         starts_workers=any(target.starts_workers(loaded.spec) for target, _ in asked),
         lengths=loaded.lengths,
+        counted=loaded.counted,
         counting=counting(asked, facts.versions, loaded.spec),
     )
     draft, ledger, found, answer = _run(facts, hook)

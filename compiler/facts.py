@@ -86,6 +86,9 @@ class Facts(Struct, frozen=True):
     Ray."""
     lengths: Lengths | None = None
     """The known distribution of sample lengths in tokens."""
+    counted: int | None = None
+    """The samples of an epoch as counted in the training data, if it lies beside the spec. It only
+    serves messages: what is decided does not depend on files that may be elsewhere."""
     counting: Counting = TRAINER
     """How the requested trainer counts its steps."""
 

@@ -351,6 +351,11 @@ def _init(commands: "Subparsers") -> None:
         choices=("full", "lora", "qlora", "int8_lora"),
         help="the training method; default for a new spec: lora",
     )
+    parser.add_argument(
+        "--data",
+        help="training data of a new spec: a file, a directory or a data set name; JSON lines are "
+        "counted; default: train.jsonl",
+    )
     settling_options(parser)
     outside_option(parser)
     format_option(parser)

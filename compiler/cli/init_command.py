@@ -1,6 +1,8 @@
 """`tunec init`: a starting spec."""
 
+import json
 import os
+import re
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +14,12 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import ResolvedModel
 from tunec.compiler.frontend.load import MAPPING, Loaded, load_mapping
 from tunec.compiler.frontend.names import is_path
+from tunec.compiler.frontend.project import Project
+from tunec.compiler.frontend.samples import count_samples
 from tunec.compiler.resolve import Unresolved, resolve
+from tunec.schemas.data_paths import data_kind
 from tunec.schemas.models.catalogue import repository
+from tunec.schemas.training_data import Data
 
 _MODEL: Final = "llama-3.2-3b"
 _HARDWARE: Final = "a100-80g-x1"
@@ -25,11 +31,15 @@ _TRAINERS: Final[Mapping[str, str]] = {
     "diffusion": "simpletuner",
 }
 """The trainer for each kind of model; other kinds need the user's own script."""
+_PLAIN: Final = re.compile(r"[A-Za-z./][\w./-]*(:[\w.-]+)*", re.ASCII)
+"""Paths and names that YAML reads as text without quotes."""
 
 
 def run(options: Namespace, session: Session) -> int:
     """Print a spec that compiles as it is, or the spec of existing files."""
     if options.files:
+        if options.data is not None:
+            raise Misuse("--data begins a new spec; with --from, write --set data.train=...")
         from tunec.compiler.cli import spec_from_files
 
         return spec_from_files.run([Path(each) for each in options.files], options, session)
@@ -53,7 +63,8 @@ def _begin(options: Namespace, session: Session) -> int:
     method = options.method or _METHOD
     name = _name(found, model, folder)
     target = _target(found.architecture.kind, {**spec, "method": method}, folder, session)
-    text = _text(found, name, hardware, method, target, output)
+    data = _data(found.architecture.kind, target, options.data, folder)
+    text = _text(found, name, hardware, method, target, output, data)
     if output is not None:
         write_spec(output, text, session)
     elif session.format == "json":
@@ -66,8 +77,12 @@ def _begin(options: Namespace, session: Session) -> int:
 def _seen_from(folder: Path, given: str) -> str:
     """A name without spaces around it; a path as it is written in a spec in a folder."""
     if is_path(given, Path()):
-        return Path(os.path.relpath(given, folder)).as_posix()
+        return _path_from(folder, given)
     return " ".join(given.split())
+
+
+def _path_from(folder: Path, path: str) -> str:
+    return Path(os.path.relpath(path, folder)).as_posix()
 
 
 def _resolved(loaded: Loaded) -> ResolvedModel:
@@ -131,14 +146,33 @@ def _takes(target: str, loaded: Loaded, session: Session) -> bool:
     return about.isdisjoint(("model", ""))
 
 
+def _data(kind: str, target: str, given: str | None, folder: Path) -> str:
+    """The training data as seen from the spec's folder: what is given, or the trainer's usual."""
+    if given is None:
+        return "images" if kind == "diffusion" else _FILES.get(target, "train.jsonl")
+    return given if data_kind(given) in ("name", "url") else _path_from(folder, given)
+
+
+def _samples(train: str, folder: Path) -> str:
+    """The line about the number of samples, which are counted if the data is there."""
+    counted = count_samples(Data(train=train), Project(folder))
+    if counted:
+        return f"samples: {counted}  # counted; steps, warm-up and saving follow from it"
+    return "samples: 10k  # write your number: steps, warm-up and saving follow from it"
+
+
 def _text(
-    found: ResolvedModel, model: str, hardware: str, method: str, target: str, output: Path | None
+    found: ResolvedModel,
+    model: str,
+    hardware: str,
+    method: str,
+    target: str,
+    output: Path | None,
+    data: str,
 ) -> str:
     kind, context = found.architecture.kind, found.architecture.context
-    diffusion = kind == "diffusion"
     sequence = min(_SEQUENCE, context or _SEQUENCE)
-    size = "resolution: 1024" if diffusion else f"sequence: {sequence}"
-    data = "images" if diffusion else _FILES.get(target, "train.jsonl")
+    size = "resolution: 1024" if kind == "diffusion" else f"sequence: {sequence}"
     given = found.architecture.references
     beside = (
         "\n  references: [before]  # folders of reference images" if given and given.least else ""
@@ -149,8 +183,8 @@ tunec: 1
 model: {model}  # one of `tunec catalog models`, or a path to a config.json
 method: {method}
 data:
-  train: {data}{beside}
-  samples: 10k  # steps, warm-up and saving follow from it
+  train: {data if _PLAIN.fullmatch(data) else json.dumps(data)}{beside}
+  {_samples(data, output.parent if output else Path())}
   {size}
 hardware: {hardware}  # one of `tunec catalog clusters`, or a device with a count
 train:

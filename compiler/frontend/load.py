@@ -31,6 +31,7 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import Format
 from tunec.compiler.frontend.pins import check_pins
 from tunec.compiler.frontend.project import Project
+from tunec.compiler.frontend.samples import count_samples
 from tunec.compiler.frontend.software import check_software
 from tunec.compiler.frontend.validation import typed
 from tunec.schemas.frozen import replace
@@ -67,6 +68,8 @@ class Loaded(Struct, frozen=True):
     cluster as a `Cluster`."""
     lengths: Lengths | None = None
     """The sample lengths of `data.lengths`."""
+    counted: int | None = None
+    """The samples of an epoch, if the training data lies beside the spec."""
     calibration: Calibration | None = None
     """A stored trace that `calibration` names, or that lies beside the model's config."""
     origin: "_Origin | None" = None
@@ -334,6 +337,7 @@ def _loaded(
         allowances=(*_allowed(spec), *read.allowances),
         followed=checked.followed if checked is not None and fine else {},
         lengths=checked.lengths if checked is not None and fine else None,
+        counted=None if spec is None else count_samples(spec.data, asked.project),
         calibration=checked.calibration if checked is not None and fine else None,
     )
 

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from posixpath import normpath
+from typing import Final
 
 from tunec.compiler.facts import Facts
 from tunec.compiler.passes.contract import Scribe, as_given, spec
 from tunec.schemas.data_paths import Chosen, chosen, data_kind, first_of
 from tunec.schemas.training_data import Part, parts
+
+_ROUNDED: Final = 0.02
+"""The share by which a rounded number may differ."""
 
 
 def say_parts(scribe: Scribe) -> tuple[int, ...]:
@@ -49,6 +53,7 @@ def say_samples(scribe: Scribe, limits: tuple[int, ...]) -> None:
     most = sum(limits) if all(limits) else 0
     measured = None if lengths is None else lengths.samples
     _beyond_limits(scribe, most, {"data.samples": given, "data.lengths": measured})
+    _miscounted(scribe)
     if given is None and measured is not None:
         scribe.say("data.samples", measured, "the number of lengths given", spec("data.lengths"))
     elif given is None and most:
@@ -68,6 +73,20 @@ def _beyond_limits(scribe: Scribe, most: int, counts: Mapping[str, int | None]) 
                 at,
                 help=f"remove {at}, or raise `samples` of the parts",
             )
+
+
+def _miscounted(scribe: Scribe) -> None:
+    """Report a number of samples that is not that of the training data beside the spec."""
+    given, counted = scribe.facts.spec.data.samples, scribe.facts.counted
+    if given and counted and abs(given - counted) > _ROUNDED * counted:
+        scribe.report(
+            "samples-miscounted",
+            "warning",
+            f"data.samples is {given:,}, and the files of data.train hold {counted:,}",
+            "data.samples",
+            notes=("steps, warm-up, saving and the forecast follow from this number",),
+            help=f"write `samples: {counted}`",
+        )
 
 
 def say_references(scribe: Scribe) -> int:

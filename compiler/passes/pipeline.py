@@ -40,7 +40,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         (),
         ("data",),
         resolve_data,
-        ("model", "spec.data", "spec.method", "spec.objective", "lengths", "counting"),
+        ("model", "spec.data", "spec.method", "spec.objective", "lengths", "counted", "counting"),
     ),
     Pass(
         "choose-precision",

@@ -129,9 +129,18 @@ def _unknown_length(scribe: Scribe, draft: Draft, epochs: float | None) -> _Leng
         "note",
         f"{run} of unknown length: {why}",
         "data",
-        help=f"give {'data.samples' if draft.data.samples is None else 'data.lengths'}",
+        help=_missing(scribe.facts.counted, draft),
     )
     return _Length(epochs, None, None, epochs)
+
+
+def _missing(counted: int | None, draft: Draft) -> str:
+    """What to give, so that the number of steps is known."""
+    if draft.data.samples is not None:
+        return "give data.lengths, which `tunec data FILE -o lengths.json` measures"
+    if counted:
+        return f"write `samples: {counted}` under `data`, as the files of data.train hold"
+    return "give data.samples"
 
 
 def _in_steps(scribe: Scribe, epoch: Epoch | None) -> _Length:

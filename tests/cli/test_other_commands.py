@@ -203,6 +203,18 @@ def test_init_names_the_weights_that_were_asked_for(tunec, asked, named):
     assert f"model: {named}  #" in tunec("init", "--model", asked).out
 
 
+def test_init_counts_the_data_that_it_is_given(tunec, tmp_path):
+    (tmp_path / "chat.jsonl").write_bytes(b'{"messages": []}\n' * 3)
+    tunec("init", "--data", tmp_path / "chat.jsonl", "-o", tmp_path / "spec.yaml")
+    data = yaml.safe_load((tmp_path / "spec.yaml").read_text("utf-8"))["data"]
+    assert (data["train"], data["samples"]) == ("chat.jsonl", 3)
+    on_the_hub = "org/name:default:train[:10%]"
+    assert yaml.safe_load(tunec("init", "--data", on_the_hub).out)["data"]["train"] == on_the_hub
+    both = tunec("init", "--data", "a.jsonl", "--from", tmp_path / "spec.yaml")
+    assert both.code == 2
+    assert "--set data.train=" in both.err
+
+
 @pytest.mark.parametrize("method", ["full", "lora", "qlora", "int8_lora"])
 def test_init_takes_every_method(tunec, tmp_path, method):
     (tmp_path / "spec.yaml").write_text(tunec("init", "--method", method).out, "utf-8")
