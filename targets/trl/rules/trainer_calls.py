@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from tunec.compiler.frontend.python_calls import Call, Calls
 from tunec.compiler.lints.checks.keys.trainer_calls import scripts_of
@@ -16,12 +16,8 @@ _OF_TRANSFORMERS: Final = ("transformers.Trainer", "transformers.Seq2SeqTrainer"
 _EVALUATED: Final = "transformers>=4.46"
 """transformers 4.46.0 to 5.23.0 trainer.py `Trainer.__init__`; before, the first evaluation
 fails."""
-_SYNCED: Final = "trl>=0.29"
-"""trl 0.29.1 to 1.16.0 trainer/dpo_trainer.py `DPOTrainer.__init__`."""
 _SCORED: Final = "trl>=0.29"
 """trl 0.29.1 to 1.16.0 trainer/reward_trainer.py `RewardTrainer.__init__`."""
-_FORMATTED: Final = "trl>=0.18"
-"""trl 0.18.1 to 1.16.0 trainer/sft_trainer.py `SFTTrainer.__init__`; 0.17.0 does not ask."""
 _TAKEN: Final = "trl>=1.8"
 """trl 1.8.0 to 1.16.0 trainer/*_trainer.py `__init__`: "your model is already instantiated". The
 first two raise a ValueError, the others log it."""
@@ -29,6 +25,37 @@ _REFUSING: Final = ("DPOTrainer", "KTOTrainer")
 _IGNORING: Final = ("SFTTrainer", "GRPOTrainer", "RLOOTrainer", "RewardTrainer")
 _SET_LATER: Final = re.compile(r"\.eval_dataset\s*=|\beval_dataset\s*\]\s*=|get_eval_dataloader")
 _LOADED: Final = "AutoModelForSequenceClassification.from_pretrained"
+
+
+class _Clash(NamedTuple):
+    """An argument that a trainer refuses beside a setting that is on."""
+
+    argument: str
+    label: str
+    section: str
+    key: str
+    refused: str
+    title: str
+    why: str
+    help: str
+
+
+_CLASHES: Final = {
+    # trl 0.29.1 to 1.16.0 trainer/dpo_trainer.py `DPOTrainer.__init__`
+    "DPOTrainer": _Clash(
+        *("peft_config", "an adapter", "dpo", "sync_ref_model", "trl>=0.29"),
+        "TRL refuses sync_ref_model beside an adapter",
+        "with an adapter the reference is the base itself: nothing to copy",
+        "remove sync_ref_model, or train all weights",
+    ),
+    # trl 0.18.1 to 1.16.0 trainer/sft_trainer.py `SFTTrainer.__init__`; 0.17.0 does not ask
+    "SFTTrainer": _Clash(
+        *("formatting_func", "one text", "sft", "completion_only_loss", "trl>=0.18"),
+        "SFTTrainer refuses formatting_func beside completion_only_loss",
+        "it makes one text of prompt and completion, which have no border",
+        "remove formatting_func and keep the columns prompt and completion, or train on both",
+    ),
+}
 
 
 @rule(
@@ -47,14 +74,16 @@ def trainer_call_refused(run: LintContext) -> Iterator[Finding]:
         if calls is not None:
             yield from _never_evaluated(run, document, calls)
             for call in calls.found:
-                if call.name == "DPOTrainer" and call.package == "trl":
-                    yield from _synced(run, document, call)
-                elif call.name == "RewardTrainer" and call.package == "trl":
-                    yield from _scored(run, document, call, calls)
-                elif call.name == "SFTTrainer" and call.package == "trl":
-                    yield from _formatted(run, document, call)
                 if call.package == "trl":
-                    yield from _quantised(run, document, call, calls)
+                    yield from _of_trl(run, document, call, calls)
+
+
+def _of_trl(run: LintContext, document: Document, call: Call, calls: Calls) -> Iterator[Finding]:
+    if call.name in _CLASHES:
+        yield from _beside(run, document, call)
+    if call.name == "RewardTrainer":
+        yield from _scored(run, document, call, calls)
+    yield from _quantised(run, document, call, calls)
 
 
 def _never_evaluated(run: LintContext, document: Document, calls: Calls) -> Iterator[Finding]:
@@ -95,47 +124,22 @@ def _is_none(expression: object) -> bool:
     return getattr(expression, "value", "") is None
 
 
-def _synced(run: LintContext, document: Document, call: Call) -> Iterator[Finding]:
-    """`sync_ref_model` updates a copy of the model, and an adapter has none."""
-    given = next((each for each in call.site.call.keywords if each.arg == "peft_config"), None)
-    synced = run.said("dpo", "sync_ref_model")
-    if given is None or _is_none(given.value) or synced is None or synced.value is not True:
-        return
-    if is_checked(run, _SYNCED):
-        node = call.fields.get("peft_config")
-        yield Finding(
-            "TRL refuses sync_ref_model beside an adapter",
-            (
-                synced.label("refused"),
-                *also(Place(document, "peft_config", node) if node else None, "an adapter"),
-            ),
-            notes(
-                run, "with an adapter the reference is the base itself: nothing to copy", _SYNCED
-            ),
-            "remove sync_ref_model, or train all weights",
-            severity=severity(run, _SYNCED),
-        )
-
-
-def _formatted(run: LintContext, document: Document, call: Call) -> Iterator[Finding]:
-    """`formatting_func` makes one text of each sample, whose completion is then not known."""
-    given = next((each for each in call.site.call.keywords if each.arg == "formatting_func"), None)
-    asked = run.said("sft", "completion_only_loss")
+def _beside(run: LintContext, document: Document, call: Call) -> Iterator[Finding]:
+    """An argument of the call that the trainer refuses beside a setting."""
+    clash = _CLASHES[call.name]
+    given = next((each for each in call.site.call.keywords if each.arg == clash.argument), None)
+    asked = run.said(clash.section, clash.key)
     if given is None or _is_none(given.value) or asked is None or asked.value is not True:
         return
-    if is_checked(run, _FORMATTED):
-        node = call.fields.get("formatting_func")
+    if is_checked(run, clash.refused):
+        node = call.fields.get(clash.argument)
+        at = Place(document, clash.argument, node) if node else None
         yield Finding(
-            "SFTTrainer refuses formatting_func beside completion_only_loss",
-            (
-                asked.label("refused"),
-                *also(Place(document, "formatting_func", node) if node else None, "one text"),
-            ),
-            notes(
-                run, "it makes one text of prompt and completion, which have no border", _FORMATTED
-            ),
-            "remove formatting_func and keep the columns prompt and completion, or train on both",
-            severity=severity(run, _FORMATTED),
+            clash.title,
+            (asked.label("refused"), *also(at, clash.label)),
+            notes(run, clash.why, clash.refused),
+            clash.help,
+            severity=severity(run, clash.refused),
         )
 
 
