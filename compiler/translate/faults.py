@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from math import prod
 from typing import Any, Final
 
 from packaging.version import Version
@@ -58,8 +59,36 @@ def faults_of(
         *(_unsaid(target, slot, reason, sources) for slot, reason in lacking.items()),
         *_losses(asked, drafts, known, sources),
         *_left_open(target, drafts, filled, (*known.values, *lacking)),
+        *_other_steps(target, drafts, filled, sources),
     ]
     return found if lacking else [*found, *_refused_by(asked, drafts, filled, dialect)]
+
+
+_PARTS: Final = ("batch.micro", "batch.accumulation", "parallel.data")
+_STEP: Final = "batch.global"
+
+
+def _other_steps(
+    target: Target, drafts: Sequence[Draft], filled: Partial, sources: Sources
+) -> Iterator[Diagnostic]:
+    """An error if defaults for parts of the batch make another one than the files set."""
+    rows = [row for draft in drafts for row in draft.rows]
+    is_divided = any(_PARTS[0] in row.entry.slots for row in rows)
+    is_whole = any(_STEP in row.entry.slots for row in rows)
+    is_known = all(slot in filled.values for slot in (*_PARTS, _STEP))
+    if not is_divided or is_whole or not is_known or not sources.is_written(_STEP):
+        return
+    total, parts = filled.values[_STEP], [filled.values[slot] for slot in _PARTS]
+    if (step := prod(parts)) != total:
+        slots = " x ".join(f"{slot} {n}" for slot, n in zip(_PARTS, parts, strict=True))
+        yield Diagnostic(
+            "E0906",
+            "error",
+            f"{target.name} would train on {step} samples a step, and not on {total}",
+            (sources.label(_STEP),),
+            (f"{slots} = {step}",),
+            help="give a --set batch.micro=VALUE that divides it over the processes",
+        )
 
 
 def nothing(target: Target) -> Diagnostic:

@@ -25,6 +25,8 @@ from tunec.schemas.source import Span
 _FLAGS: Final = "flags"
 _ANYBODYS: Final = ("launch", "launchers")
 """Tables of launch scripts, for any program."""
+_BATCH: Final = "slurm"
+"""The table of batch scripts, which hold a trainer's command too."""
 
 
 def with_own_scripts(
@@ -39,10 +41,17 @@ def with_own_scripts(
     for name, text in texts.items():
         mine = tuple(each for each in every if each.name == name)
         tables = dict.fromkeys(table.name for table in (*first, *others))
+        if any(_is_trainers(each) for each in mine):
+            tables = {each: None for each in tables if each != _BATCH}
         own = (_own(targets[each], mine, text) for each in tables if each not in _ANYBODYS)
         found[name] = next(filter(None, own), ())
     kept = (each for each in every if not found.get(each.name))
     return (*kept, *(document for own in found.values() for document in own))
+
+
+def _is_trainers(document: Document) -> bool:
+    """Whether a document of a script holds what its trainer is told, beside how it is started."""
+    return document.target is not None and document.kind not in ("launch", _BATCH)
 
 
 def _own(table: Target, documents: tuple[Document, ...], text: str) -> tuple[Document, ...]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from tunec.compiler.consumers.moved_keys import gone
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
@@ -284,6 +285,14 @@ def _is_batch(document: Json) -> bool:
     return isinstance(document, dict) and {SECTION, "launcher", "script"} <= set(document)
 
 
+_LEAVES: Final = tuple(
+    gone(
+        f"{SECTION}.{option}",
+        "slurm 23.11 doc/man/man1/sbatch.1",
+        "the job that starts the new files decides where its logs lie, and who hears of it",
+    )
+    for option in ("output", "error", "open_mode", "mail_type", "mail_user", "overcommit")
+)
 TRAIN_SBATCH: Final = File(
     name="train.sbatch",
     format="shell",
@@ -292,6 +301,7 @@ TRAIN_SBATCH: Final = File(
     render=render,
     parse=parse,
     check=_by_name,
+    leaves=_LEAVES,
 )
 
 _IDLE: Final = "the plan leaves devices idle, and starts processes on the others"

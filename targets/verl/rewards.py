@@ -85,24 +85,24 @@ def _lengths(prompt: int, answer: int) -> Mapping[str, Any]:
     }
 
 
-_BATCH: Final = ("data.train_batch_size", f"{ACTOR}.ppo_mini_batch_size", f"{ROLLOUT}.n")
+_BATCH: Final = (f"{ACTOR}.ppo_mini_batch_size", f"{ROLLOUT}.n")
+
+
+def _prompts(plan: Plan) -> int:
+    """The prompts of a batch: each step trains on all of its answers."""
+    return plan.batch.global_ // max(plan.generation.samples, 1)
 
 
 def _write_batch(plan: Plan) -> Mapping[str, Json]:
-    """Write the batch, which counts prompts; each step trains on all answers of a batch."""
-    samples = plan.generation.samples
-    prompts = plan.batch.global_ // max(samples, 1)
-    return dict(zip(_BATCH, (prompts, prompts, samples), strict=True))
+    return dict(zip(_BATCH, (_prompts(plan), plan.generation.samples), strict=True))
 
 
 def _read_batch(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The answers of one optimizer step; plans cannot have several steps on one batch."""
-    usual = zip(_BATCH, (1024, 256, 1), strict=True)
-    prompts, each, samples = (found.get(key, value) for key, value in usual)
+    """The answers of one optimizer step."""
+    each, samples = found.get(_BATCH[0], 256), found.get(_BATCH[1], 1)
     if not isinstance(each, int) or not isinstance(samples, int):
         return {}
-    said = {"generation.samples": samples}
-    return {**said, "batch.global": each * samples} if prompts == each else said
+    return {"generation.samples": samples, "batch.global": each * samples}
 
 
 _MICRO: Final = f"{ACTOR}.ppo_micro_batch_size_per_gpu"
@@ -126,6 +126,11 @@ _BATCHES: Final = (
         _read_batch,
         f"{_LOOP} `_update_actor`: mini batches of `ppo_mini_batch_size` times `n` answers",
         absent={"generation.samples": 1},
+    ),
+    derived(
+        "data.train_batch_size",
+        _prompts,
+        f"{_LOOP}: the answers to so many prompts are there for as many steps as need them",
     ),
     row(
         (_MICRO,),

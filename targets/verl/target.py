@@ -1,6 +1,6 @@
 """The verl target: one YAML that Hydra composes over verl's own, for SFT or for rewards."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tunec.compiler.analyses.counting import Counting, Epoch
@@ -26,6 +26,7 @@ from tunec.targets.trainers import (
     writing_text,
 )
 from tunec.targets.verl.engine import ALWAYS_SO, engine
+from tunec.targets.verl.migration import CARRIES, LEAVES, REWARDED_CARRIES, REWARDED_LEAVES
 from tunec.targets.verl.model import every_layer, model
 from tunec.targets.verl.optimizer import optimizer
 from tunec.targets.verl.packages import (
@@ -110,6 +111,8 @@ CONFIG: Final = File(
     when=is_supervised,
     check=other_releases(PACKAGE, ranges, installed_releases),
     phrases=(every_layer("model"),),
+    carries=CARRIES,
+    leaves=LEAVES,
     # workers/utils/losses.py `sft_loss`; utils/dataset/multiturn_sft_dataset.py
     defaults=answers_alone(averaging_tokens(across=True)),
 )
@@ -128,6 +131,8 @@ GRPO: Final = File(
     when=is_rewarded,
     check=other_releases(PACKAGE, ranges, installed_releases),
     phrases=(every_layer("actor_rollout_ref.model"),),
+    carries=REWARDED_CARRIES,
+    leaves=REWARDED_LEAVES,
 )
 
 
@@ -245,6 +250,12 @@ def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     return Counting(f"verl {dialect[PACKAGE]}", steps, "buffered")
 
 
+def _evaluated(known: Callable[[str], Any]) -> Mapping[str, Any]:
+    """Held-out prompts at once: whole groups of answers on each device, for who splits them."""
+    samples = known("generation.samples")
+    return {} if samples is None else {"batch.evaluation": samples}
+
+
 TARGET: Final = Target(
     name=PACKAGE,
     package=PACKAGE,
@@ -263,6 +274,7 @@ TARGET: Final = Target(
     entry=entry,
     run_by="trl",
     counting=counting,
+    derives=_evaluated,
     verify="tunec.targets.verl.verify",
 )
 """The target for verl's trainers of SFT and of rewards."""
