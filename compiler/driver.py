@@ -134,7 +134,7 @@ def plan(
         )
     except Unresolved as unresolved:
         return Planned(loaded, locate((*loaded.diagnostics, *unresolved.diagnostics), loaded))
-    written_for = releases(asked, facts.versions)
+    written_for = releases(asked, facts.versions, facts.model.architecture.family)
     facts = replace(
         facts,
         versions={**brought(written_for), **facts.versions},

@@ -17,11 +17,16 @@ from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.values import show
+from tunec.compiler.releases import ANY, parsed
 from tunec.compiler.target import Target
 from tunec.schemas.caches import BoundedCache
 from tunec.schemas.frozen import replace
+from tunec.schemas.models.known_since import known_since
 from tunec.schemas.source import Path, dotted
 from tunec.schemas.spec import Spec
+
+_MODELS: Final = "transformers"
+"""The distribution that has the classes of models."""
 
 Asked = tuple[Target, Version]
 """A requested target and its version."""
@@ -103,13 +108,14 @@ def _imported(target: Target, version: Version, draft: Draft) -> Iterable[str]:
     return target.imports(draft, version)
 
 
-def releases(asked: Sequence[Asked], versions: Mapping[str, str]) -> Mapping[str, str]:
+def releases(asked: Sequence[Asked], versions: Mapping[str, str], family: str) -> Mapping[str, str]:
     """The release of each package for which the requested targets' files are written.
 
-    A release that one target installs holds for the others too, since they share a run. A malformed
+    A release that one target installs holds for the others too, since they share a run. One that
+    does not have the model's family yet gives way to the last that the target takes. A malformed
     version is ignored here; `emit.unsupported` reports it.
     """
-    return _RELEASES.of((asked, versions), (), partial(_releases, asked, versions))
+    return _RELEASES.of((asked, versions), family, partial(_releases, asked, versions, family))
 
 
 _RELEASES: Final = BoundedCache[Mapping[str, str]](
@@ -117,17 +123,28 @@ _RELEASES: Final = BoundedCache[Mapping[str, str]](
 )
 
 
-def _releases(asked: Sequence[Asked], versions: Mapping[str, str]) -> dict[str, str]:
-    beside = {name: each for pair in asked for name, each in pair[0].companions(pair[1]).items()}
+def _releases(asked: Sequence[Asked], versions: Mapping[str, str], family: str) -> dict[str, str]:
+    every = [(target, version, _companions(target, version, family)) for target, version in asked]
+    beside = {name: each for _, _, companions in every for name, each in companions.items()}
     found = {**beside}
-    for target, version in asked:
+    for target, version, companions in every:
         with suppress(InvalidVersion):
-            dialect = target.dialect(version, {**beside, **target.companions(version), **versions})
+            dialect = target.dialect(version, {**beside, **companions, **versions})
             found |= {name: str(each) for name, each in dialect.items() if name}
     return found
 
 
-_UNDERNEATH: Final = ("accelerate", "deepspeed", "transformers")
+def _companions(target: Target, version: Version, family: str) -> Mapping[str, str]:
+    """The releases beside a target's, of which transformers has the model's family if it can."""
+    usual, since = target.companions(version), known_since(family)
+    if since is None or _MODELS not in usual or parsed(usual[_MODELS]) >= parsed(since):
+        return usual
+    taken = target.installs(version).get(_MODELS, ANY)
+    last = dict(taken.bounds).get("<=")
+    return usual if last is None or parsed(last) < parsed(since) else {**usual, _MODELS: last}
+
+
+_UNDERNEATH: Final = ("accelerate", "deepspeed", _MODELS)
 """Packages below the trainers, which choose their releases: the accounts follow those releases."""
 
 
