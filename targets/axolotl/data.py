@@ -110,6 +110,8 @@ def records(plan: Plan) -> tuple[Record, ...]:
     """
     if is_rewarded(plan):
         return (Record(("prompt",)),)
+    if plan.data.format == "prompt-completion":
+        return (Record(("prompt", "completion"), "text"),)  # prompt_strategies/user_defined.py
     if is_supervised(plan):
         return (FORMATS[plan.data.format or "messages"],)
     return (Record(("chosen", "rejected"), "chat"),)

@@ -103,7 +103,7 @@ def records(plan: Plan) -> tuple[Record, ...]:
         prompts = ("messages", "query", "prompt", "input", "instruction", "question", "problem")
         return tuple(Record((each,)) for each in prompts)
     chats = (Record((each,)) for each in ("messages", "conversations", "conversation"))
-    return (*chats, *(Record((each,)) for each in _ANSWERS))
+    return (*chats, *(Record((each,), "text") for each in _ANSWERS))
 
 
 _releases: Final = other_releases(PACKAGE, ranges, installed_releases)

@@ -14,13 +14,14 @@ FORMS = {
     "sharegpt": {"conversations": [{"from": "user", "value": "1 + 1?"}]},
     "turns-by-from": {"messages": [{"from": "user", "value": "1 + 1?"}]},
     "completion": {"prompt": "1 + 1?", "completion": "2"},
+    "completion-of-chats": {"prompt": SAID[:1], "completion": SAID[1:]},
     "text": {"text": "1 + 1 is 2"},
     "alpaca": {"instruction": "1 + 1?", "input": "", "output": "2"},
     "pairs-of-texts": {"prompt": "1 + 1?", "chosen": "2", "rejected": "3"},
     "pairs-of-chats": {"chosen": SAID, "rejected": SAID},
 }
 SUPERVISED = {
-    "trl": {"chat", "sharegpt", "turns-by-from", "completion", "text"},
+    "trl": {"chat", "sharegpt", "turns-by-from", "completion", "completion-of-chats", "text"},
     "axolotl": {"chat"},
     "llamafactory": {"chat"},
     "ms-swift": {"chat", "sharegpt", "turns-by-from", "completion", "text", "alpaca"},
@@ -75,6 +76,17 @@ def test_the_format_is_named_where_the_trainer_can_be_told(tmp_path, target, for
     (tmp_path / "train.jsonl").write_text(json.dumps(FORMS[form]), "utf-8")
     (found,) = told(tmp_path, target)
     assert remedy in (found.help or "")
+
+
+@pytest.mark.parametrize("target", ["axolotl", "openrlhf", "nemo-automodel"])
+@pytest.mark.parametrize(
+    ("form", "is_read"), [("completion", True), ("completion-of-chats", False)]
+)
+def test_prompts_and_answers_are_texts_to_those_that_have_no_other_form(
+    tmp_path, target, form, is_read
+):
+    (tmp_path / "train.jsonl").write_text(json.dumps(FORMS[form]), "utf-8")
+    assert (told(tmp_path, target, format="prompt-completion") == []) is is_read
 
 
 def test_a_list_of_records_is_looked_at_too(tmp_path):
