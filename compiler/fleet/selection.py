@@ -16,7 +16,6 @@ from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.document import Document, load_document
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.frontend.measurements import SUFFIX, with_measured
-from tunec.compiler.frontend.names import check_targets
 from tunec.compiler.frontend.project import (
     Outside,
     Project,
@@ -24,6 +23,7 @@ from tunec.compiler.frontend.project import (
     project_root,
     require_inside,
 )
+from tunec.compiler.frontend.target_names import check_targets
 from tunec.schemas.fleet import Fleet, Override
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import UnknownName, cluster, hardware_names

@@ -125,18 +125,19 @@ def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diag
     span = node.key_span if reached == (*path, name) else place(around)
     where = f"`{dotted(path)}`" if path else _what(shape)
     near = _near(name, known)
+    settled = (
+        unsaid((*path, name))
+        or _by_word(shape, path, name, around, known)
+        or _place(shape, name, tree)
+    )
     return error(
         "E0301",
         f"`{shortened(name)}` is not a field of {where}",
         span,
         label="unknown field",
         path=(*path, name),
-        notes=(f"{where} has {quoted(known, 'and')}",) if known else (),
-        help=unsaid((*path, name))
-        or _by_word(shape, path, name, around, known)
-        or _help(shape, name, node, near, tree)
-        or _only(known, around)
-        or "remove it",
+        notes=(f"{where} has {quoted(known, 'and')}",) if known and settled is None else (),
+        help=settled or _guess(shape, name, node, near) or _only(known, around) or "remove it",
         fix=_rename(span, near),
     )
 
@@ -196,18 +197,23 @@ def _rename(span: Span | None, near: list[str]) -> Fix | None:
     return Fix((Edit(span, near[0]),), "unsafe") if span is not None and len(near) == 1 else None
 
 
-def _help(shape: type[Shape], name: str, node: Node, near: list[str], tree: Node) -> str | None:
-    """The field of a spec with that meaning, or the name that was probably meant."""
+def _place(shape: type[Shape], name: str, tree: Node) -> str | None:
+    """The field of a spec with that name or that meaning."""
     if shape is not Spec:
-        return did_you_mean(near)
+        return None
     exact = [path for path in places(Spec).get(name, ()) if path != (name,)]
     if exact:
         given = [path for path in exact if descend(tree, path[:-1])[1] == path[:-1]]
         paths = joined(f"`{dotted(each)}`" for each in (given or exact)[:3])
         return f"`{shortened(name)}` belongs at {paths}"
     elsewhere = place_of(name)
-    if elsewhere is not None:
-        return _say(elsewhere)
+    return None if elsewhere is None else _say(elsewhere)
+
+
+def _guess(shape: type[Shape], name: str, node: Node, near: list[str]) -> str | None:
+    """The name that was probably meant."""
+    if shape is not Spec:
+        return did_you_mean(near)
     return did_you_mean(near) or _slots_help(name, node) or _near_elsewhere(name)
 
 

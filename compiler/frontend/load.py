@@ -33,6 +33,7 @@ from tunec.compiler.frontend.pins import check_pins
 from tunec.compiler.frontend.project import Project
 from tunec.compiler.frontend.samples import count_samples
 from tunec.compiler.frontend.software import check_software
+from tunec.compiler.frontend.target_names import check_targets
 from tunec.compiler.frontend.validation import typed
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.profile import Cluster
@@ -274,7 +275,7 @@ def _check(data: Any, composed: Composition, asked: _Asked) -> _Checked:
         *kept.faults,
         *told.faults,
         *pins.faults,
-        *names.check_targets(data.get("targets"), tree, asked.targets),
+        *check_targets(data.get("targets"), tree, asked.targets),
         *check_software(data.get("software"), tree),
         *allowed,
         *checks.check_characters(tree),
@@ -307,8 +308,7 @@ def _with_pins(data: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
 
 
 def _paths(faults: Iterable[Diagnostic]) -> list[Place]:
-    found = (each.primary.path for each in faults if each.primary is not None)
-    return [tuple(path.split(".", 1)) for path in found]
+    return [tuple(each.primary.path.split(".", 1)) for each in faults if each.primary]
 
 
 def _repeats(fault: Diagnostic, exclusive: Sequence[Diagnostic]) -> bool:
@@ -324,8 +324,8 @@ def _loaded(
     faults = _without_consequences(faults)
     read = _with_files(composed.read, checked.files if checked else (), asked.base)
     found = _ordered(faults, read.sources)
-    fine = checked is not None and not has_errors(found)
-    spec = checked.spec if checked is not None and fine else None
+    used = _Checked(None, None, (), ()) if checked is None or has_errors(found) else checked
+    spec = used.spec
     return Loaded(
         spec=spec,
         spans=spans_of(composed.tree) if composed.tree is not None else {},
@@ -333,12 +333,12 @@ def _loaded(
         files=read.digests,
         sources=read.sources,
         base=asked.base,
-        cluster=checked.cluster if checked is not None and fine else None,
+        cluster=used.cluster,
         allowances=(*_allowed(spec), *read.allowances),
-        followed=checked.followed if checked is not None and fine else {},
-        lengths=checked.lengths if checked is not None and fine else None,
+        followed=used.followed,
+        lengths=used.lengths,
         counted=None if spec is None else count_samples(spec.data, asked.project),
-        calibration=checked.calibration if checked is not None and fine else None,
+        calibration=used.calibration,
     )
 
 

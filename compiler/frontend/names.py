@@ -1,8 +1,8 @@
-"""Names in a spec that refer to something: models, hardware, devices, targets, versions."""
+"""Names in a spec that refer to something: models, hardware, devices."""
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +17,7 @@ from tunec.compiler.derived_cards import (
     with_pipeline_class,
 )
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shortened
+from tunec.compiler.diagnostics.wording import did_you_mean, shortened
 from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import format_of
@@ -26,7 +26,7 @@ from tunec.compiler.frontend.model_names import is_known_model, unknown_model
 from tunec.compiler.frontend.nodes import Node, descend, place, plain
 from tunec.compiler.frontend.parse import Format, parse
 from tunec.compiler.frontend.project import Outside, Project, lies_outside
-from tunec.compiler.frontend.software import check_software, is_version, not_a_version
+from tunec.compiler.frontend.software import check_software
 from tunec.compiler.frontend.validation import typed
 from tunec.schemas.caches import cached
 from tunec.schemas.hardware.profile import Cluster
@@ -365,34 +365,6 @@ def _device_names(data: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
 def _items(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if isinstance(value, list):
         yield from ((at, each) for at, each in enumerate(value) if isinstance(each, Mapping))
-
-
-# ── targets ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def check_targets(value: Any, tree: Node, known: Collection[str]) -> Iterator[Diagnostic]:
-    """Check `targets`: each is `name` or `name@version`; any name passes if no target is known."""
-    for at, each in enumerate(value if isinstance(value, list) else ()):
-        if isinstance(each, str):
-            yield from _check_target(each, tree, ("targets", at), known)
-
-
-def _check_target(
-    text: str, tree: Node, path: Place, known: Collection[str]
-) -> Iterator[Diagnostic]:
-    name, at, version = text.partition("@")
-    if known and name not in known:
-        yield error(
-            "E0309",
-            f"no target is called `{shortened(name)}`",
-            _at(tree, path),
-            label="unknown target",
-            path=path,
-            notes=(f"there are {quoted(known, 'and')}",),
-            help=did_you_mean(nearest(name, known)) or "name one of them",
-        )
-    if at and not is_version(version):
-        yield not_a_version(version, tree, path)
 
 
 def _at(tree: Node, path: Place) -> Span:

@@ -23,6 +23,13 @@ from tunec.schemas.spec import EXCLUSIVE, Spec
 from tunec.targets.registry import TARGETS
 
 EVERY = [(word, place) for rows in FIELD_WORDS.values() for word, place in rows.items()]
+SHORT = {
+    "tunec": 1,
+    "model": "llama-3.2-1b",
+    "method": "lora",
+    "data": "train.jsonl",
+    "hardware": "a100-80g-x1",
+}
 ALL_WORDS = [word for rows in FIELD_WORDS.values() for word in rows]
 
 
@@ -139,3 +146,23 @@ def test_every_program_of_a_target_is_known_by_name():
     read = {each.package for each in targets} | {name for each in targets for name in each.beside}
     assert read - {""} <= set(PROGRAMS)
     assert set(PROGRAMS) - read == {"liger-kernel"}, "what passes ask for beside the targets"
+
+
+@pytest.mark.parametrize(
+    ("name", "help"),
+    [
+        ("hf", "did you mean `huggingface`?"),
+        ("ds@0.19", "did you mean `deepspeed`?"),
+        ("swift", "did you mean `ms-swift`?"),
+        ("llama-factory", "did you mean `llamafactory`?"),
+        ("x", "name one of them"),
+    ],
+)
+def test_a_short_name_of_a_target_is_understood(name, help):
+    found = load_mapping({**SHORT, "targets": [name]}, targets=tuple(TARGETS)).diagnostics
+    assert [(each.id, each.help) for each in found] == [("E0309", help)]
+
+
+def test_fields_are_listed_only_where_the_place_is_not_known():
+    found = load_mapping({**SHORT, "lr": 1, "qwertz": 1}).diagnostics
+    assert [len(each.notes) for each in found] == [0, 1]
