@@ -49,17 +49,9 @@ _TOML: Final = ("simpletuner", "sd-scripts", "musubi-tuner")
 helpers/configuration/loader.py, scripts of diffusers' kind having many of its keys;
 kohya-ss/sd-scripts 0.10.1 library/train_util.py `read_config_from_file`."""
 _WITH_PROGRAM: Final = (
-    *(
-        "musubi-tuner",
-        "sd-scripts",
-        "axolotl",
-        "llamafactory",
-        "ms-swift",
-        "verl",
-        "simpletuner",
-        "accelerate",
-        "deepspeed",
-    ),
+    *("ai-toolkit", "axolotl", "llamafactory", "llama-cookbook", "ms-swift", "musubi-tuner"),
+    *("nemo-automodel", "openrlhf", "sd-scripts", "simpletuner", "torchtune", "unsloth", "verl"),
+    *("accelerate", "deepspeed"),
 )
 """Who brings the program that reads its keys: flags of another script are not theirs."""
 _SEQ2SEQ: Final = frozenset(

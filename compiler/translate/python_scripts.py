@@ -2,12 +2,13 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.python_calls import Call
 from tunec.compiler.frontend.python_names import Scope
@@ -17,6 +18,7 @@ from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.python_files import LOAD_DATASET, calls_of
 from tunec.compiler.translate.scripts import not_understood
 from tunec.schemas.data_paths import data_name, first_of
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
 _OF_FILES: Final = frozenset({"json", "csv", "parquet", "text", "arrow", "imagefolder"})
@@ -33,6 +35,8 @@ class _Data(Struct, frozen=True):
     most: int
     """The most samples, from the first on; 0: all."""
     span: Span
+    changed: tuple[str, ...] = ()
+    """The methods that are called on it before it is given, without the choice of the first."""
 
 
 def of_scripts(run: LintContext) -> Iterator[Definition]:
@@ -121,6 +125,24 @@ def left_in_code(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
     """What scripts do and a spec has no words for: an unknown head, data that is rewritten."""
     yield from _unplanned_heads(run)
     yield from _prepared(run, ledger)
+    yield from _accelerated(run)
+
+
+def _accelerated(run: LintContext) -> Iterator[Diagnostic]:
+    """A note that a script gives a model of Unsloth's to TRL's trainer, for which its spec is.
+
+    `unsloth train` decides the optimizer and more by itself, so that few scripts are a spec for it.
+    """
+    for document in _scripts(run):
+        for call in fast_loads(document)[:1]:
+            yield Diagnostic(
+                "not-carried-over",
+                "note",
+                f"{document.name} loads the model by Unsloth: files for other trainers do without "
+                "the kernels that save memory and time",
+                (Label("loaded here", call.span),),
+                help="compile to unsloth for its own command, and remove what the command decides",
+            )
 
 
 def _prepared(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
@@ -128,17 +150,23 @@ def _prepared(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
     for document in _scripts(run):
         train = _given(document).get(_TRAIN)
         winner = ledger.winner("data.train")
-        if train is not None and winner is not None and winner.span == train.span:
+        is_read = train is not None and winner is not None and winner.span == train.span
+        if train is not None and is_read and train.changed:
             yield Diagnostic(
                 "not-carried-over",
                 "note",
                 f"the new files name the data that {document.name} reads, and nothing of what it "
-                "does with it afterwards",
+                f"does with it afterwards: {joined(train.changed, 'and')}",
                 (Label("read here", train.span),),
-                help="prepare the data in a file of its own, if samples are selected or rewritten",
+                help=_OF_PARTS
+                if _DIVIDES in train.changed
+                else "prepare the data in a file of its own, if samples are selected or rewritten",
             )
 
 
+_OF_PARTS: Final = (
+    "write the samples that are held out to a file of their own, and name it in data.evaluation"
+)
 _HEAD: Final = re.compile(r"For(Sequence|Token)Classification\.from_pretrained$")
 _LABELS: Final = "num_labels"
 _USUAL_LABELS: Final = 2
@@ -234,30 +262,73 @@ def _argument(
     trainer: Call, argument: str, loads: Mapping[int, Call], *, is_divided: bool
 ) -> _Data | None:
     value = next((e.value for e in trainer.site.call.keywords if e.arg == argument), None)
-    found = {} if value is None else dict(_roots(value, trainer.site.scope, loads))
-    if len(found) != 1:
+    roots = () if value is None else tuple(_roots(value, trainer.site.scope, loads, _Path()))
+    if len({id(each.load) for each in roots}) != 1:
         return None
-    ((at, key),) = found.items()
-    return _loaded(loads[at], None if is_divided else key)
+    path = roots[-1]
+    data = _loaded(path.load, None if is_divided else path.key)
+    return None if data is None else _changed(data, roots)
+
+
+def _changed(data: _Data, roots: Sequence["_Root"]) -> _Data:
+    """The data with what the script does to it: the choice of its first samples is a limit."""
+    steps = {id(each): each for root in roots for each in root.steps}
+    first = next(iter(roots[0].steps), None) if len(roots) == 1 else None
+    most = 0 if first is None or data.most else _first_samples(first)
+    names = [_method(each) for each in steps.values() if not (most and each is first)]
+    return replace(data, most=most or data.most, changed=tuple(dict.fromkeys(names)))
+
+
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _first_samples(call: ast.Call) -> int:
+    """The number N of `.select(range(N))`; 0: it chooses others, or N is only known at run time."""
+    match call:
+        case ast.Call(
+            func=ast.Attribute(attr="select"),
+            args=[
+                ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(most))]),
+            ],
+        ) if not isinstance(most, bool):
+            return most
+    return 0
+
+
+class _Path(Struct, frozen=True):
+    """What lies between an argument and the call that loads it, from the argument on."""
+
+    key: str | None = None
+    """The split that is chosen."""
+    steps: tuple[ast.Call, ...] = ()
+    """The methods that are called, the first of them first."""
+
+
+class _Root(_Path, frozen=True, kw_only=True):
+    """The call that loads data, and what a script does with it."""
+
+    load: Call
 
 
 def _roots(
-    value: ast.expr, scope: Scope, loads: Mapping[int, Call], key: str | None = None, depth: int = 8
-) -> Iterator[tuple[int, str | None]]:
+    value: ast.expr, scope: Scope, loads: Mapping[int, Call], path: _Path, depth: int = 8
+) -> Iterator[_Root]:
     """The calls that made a value, through methods such as `map`, each with the chosen split."""
     if isinstance(value, ast.Call) and id(value) in loads:
-        yield id(value), key
+        yield _Root(path.key, path.steps, load=loads[id(value)])
     elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        yield from _roots(value.func.value, scope, loads, key, depth)
+        further = replace(path, steps=(value, *path.steps))
+        yield from _roots(value.func.value, scope, loads, further, depth)
     elif isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
         chosen = value.slice.value
         if isinstance(chosen, str):
-            yield from _roots(value.value, scope, loads, chosen, depth)
+            yield from _roots(value.value, scope, loads, replace(path, key=chosen), depth)
     elif isinstance(value, ast.Name) and depth > 0:
         found = scope.found(value.id)
         for each in found[0] if found is not None else ():
             if each.value is not None:
-                yield from _roots(each.value, each.scope or scope, loads, key, depth - 1)
+                yield from _roots(each.value, each.scope or scope, loads, path, depth - 1)
 
 
 def _loaded(call: Call, key: str | None) -> _Data | None:

@@ -162,3 +162,10 @@ def test_much_is_found_in_python_too() -> None:
     """What is hidden is hidden from something: most examples are as wrong as calls of Python."""
     found = [_found(case) for case in _cases()]
     assert len([each for each in found if each]) > 100
+
+
+def test_flags_that_a_script_of_nobody_shares_with_a_config_are_not_that_configs() -> None:
+    """torchtune's and ai-toolkit's configs have a model and a dataset, and no program has flags."""
+    run = "python somebodys/sft.py --model a/b --dataset d.jsonl\n"
+    reading = read_texts({"run.sh": run}, TARGETS)
+    assert [each.kind for each in reading.documents] == ["launch"]

@@ -153,10 +153,31 @@ def test_the_data_is_what_the_trainer_is_given(data, given, expected, tmp_path, 
     assert (values.get("data.train"), values.get("data.evaluation")) == expected
 
 
-def test_a_note_tells_that_code_may_change_the_data(tmp_path, monkeypatch):
-    result = spec_of(qlora(), tmp_path, monkeypatch)
-    (note,) = (each for each in result.diagnostics if "afterwards" in each.message)
-    assert (note.severity, note.labels[0].span.line) == ("note", 11)
+LOADED = 'load_dataset("json", data_files="train.jsonl", split="train")'
+AGAIN = f"{LOADED}\ndata = data"
+
+
+@pytest.mark.parametrize(
+    ("data", "limit", "changed"),
+    [
+        (LOADED, (), None),
+        (f"{LOADED}.select(range(500))", (500,), None),
+        (f"{LOADED}.select(range(500)).map(str)", (500,), "map"),
+        (f"{LOADED}.shuffle().select(range(500))", (), "shuffle and select"),
+        (f"{LOADED}.select(range(MOST))", (), "select"),
+        (f"{AGAIN}.select(range(500))", (), "select"),
+        (f"{LOADED}.train_test_split(test_size=0.1)", (), "train_test_split"),
+    ],
+)
+def test_a_note_names_what_code_does_with_the_data(data, limit, changed, tmp_path, monkeypatch):
+    given = 'train_dataset=data["train"]' if "test_size" in data else "train_dataset=data"
+    text = qlora(data=data, given=given)
+    values = sources(text, tmp_path, monkeypatch).known.values
+    assert (values["data.train"], values["data.limits"]) == ("train.jsonl", limit)
+    result = spec_of(text, tmp_path, monkeypatch)
+    notes = [each for each in result.diagnostics if "afterwards" in each.message]
+    assert [each.severity for each in notes] == ["note"] * (changed is not None)
+    assert [each.message.partition(": ")[2] for each in notes] == [changed] * len(notes)
 
 
 def test_full_training_needs_no_option(tmp_path, monkeypatch):
@@ -224,6 +245,11 @@ def test_unsloth_loads_by_its_own_defaults(loaded, method, length, tmp_path, mon
     adapter = {"rank": 32, "alpha": 16, "targets": ["q_proj", "v_proj"]}
     assert (spec["model"], spec["method"]) == ("unsloth/Qwen3-8B", {method: adapter})
     assert spec["data"] == {"train": "yahma/alpaca-cleaned", "sequence": length}
+
+
+def test_a_note_tells_that_unsloth_loads_the_model(tmp_path, monkeypatch):
+    result = spec_of(UNSLOTH.format(loaded="", adapter=""), tmp_path, monkeypatch)
+    assert "loads the model by Unsloth" in " ".join(each.message for each in result.diagnostics)
 
 
 def test_unsloths_adapter_has_its_own_defaults(tmp_path, monkeypatch):
