@@ -79,6 +79,8 @@ class Carry(Struct, frozen=True):
     """The first release of the dialect's program that supports this."""
     apart: Callable[[Mapping[str, Any]], str] = field(default=lambda _: "")
     """What is lost of it for the keys found; empty: nothing."""
+    texts: Callable[[Mapping[str, Any]], Mapping[str, str]] = field(default=lambda _: {})
+    """The texts of further files that the other program's keys name, by their names."""
 
 
 def renamed(old: str, new: str, source: str) -> Moved:

@@ -288,8 +288,8 @@ def _known(node: Node, path: Path, lost: set[str]) -> Node:
 
 
 def _is_put_in_later(value: Any) -> bool:
-    """Whether a value is a placeholder that a person or a program replaces."""
-    return isinstance(value, str) and _PUT_IN.fullmatch(value) is not None
+    """Whether a value is a placeholder that a person or a program replaces, and no template."""
+    return isinstance(value, str) and "{%" not in value and _PUT_IN.fullmatch(value) is not None
 
 
 # ── toml ─────────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,7 @@
 """Keys without a slot in the new files: unchanged, or under their current name."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -33,6 +34,8 @@ class CarriedKey(Struct, frozen=True):
     """The slots that these keys express instead of rows."""
     apart: str = ""
     """What the new program does differently; empty: it does the same."""
+    texts: Mapping[str, str] = MappingProxyType({})
+    """The texts of further files that the keys name."""
 
 
 def kept_in(
@@ -92,7 +95,8 @@ def _told(
         if is_told and all(admits(target, file, dialect, key) for key in keys or ()):
             for key in (each for each in carry.keys if each in reads):
                 slots = _of_no_rows(carry) if is_through else carry.slots
-                yield CarriedKey(reads[key], keys or {}, slots, carry.apart(there))
+                texts = carry.texts(there) if keys else {}
+                yield CarriedKey(reads[key], keys or {}, slots, carry.apart(there), texts)
 
 
 _SETS: Final = "datasets"

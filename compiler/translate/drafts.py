@@ -78,7 +78,18 @@ def drafts_of(
     """The files that express something that was read, with the keys that they keep."""
     every = (_draft(file, known, filled, dialect) for file in target.files)
     drafts = _kept([each for each in every if each is not None], known)
-    return [_with_kept(each, target, sources, dialect) for each in drafts]
+    made = [_with_kept(each, target, sources, dialect) for each in drafts]
+    texts = {
+        name: text for draft in made for each in draft.kept for name, text in each.texts.items()
+    }
+    return [*made, *(_text(name, text) for name, text in texts.items())]
+
+
+def _text(name: str, text: str) -> Draft:
+    """A file whose text is carried with the keys that name it."""
+    said: dict[str, Json] = {}
+    file = File(name, "text", (), lambda _: False, render=lambda _values, _header: text)
+    return Draft(file, said, ())
 
 
 def _with_kept(draft: Draft, target: Target, sources: Sources, dialect: Dialect) -> Draft:

@@ -1,6 +1,7 @@
 """Files of which nothing was read, and that cannot be translated."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.lints.documents import Reading
@@ -18,7 +19,7 @@ def unread(reading: Reading) -> Iterator[Diagnostic]:
             f"{file.name} is not a known kind of file",
             (Label("", start_of(file.name)),),
             "name its reader with --from, or leave it out",
-            (f"its keys: {keys}",),
+            (f"its keys: {keys}", *_known_otherwise(file.keys)),
         )
     if not (reading.documents or reading.unread or reading.faults or reading.missing):
         yield not_understood(
@@ -26,4 +27,16 @@ def unread(reading: Reading) -> Iterator[Diagnostic]:
             (Label("", start_of(COMMAND_LINE)),),
             "name the trainer's config, or the script that starts it",
             ("`megatron sft` and `megatron rlhf` of ms-swift train by Megatron-Core: not read",),
+        )
+
+
+_PRESET: Final = frozenset({"training", "lora", "inference"})
+
+
+def _known_otherwise(keys: Iterable[str]) -> Iterator[str]:
+    """What a file is for, if it resembles a config and starts no run."""
+    if _PRESET.issubset(keys):
+        yield (
+            "Unsloth's Studio fills its forms with such presets: they name no model and no data, "
+            "and `unsloth train` refuses their keys"
         )

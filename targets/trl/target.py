@@ -29,6 +29,8 @@ from tunec.targets.trainers import (
     reading_formats,
     taking_the_tokenizers_template,
 )
+from tunec.targets.trl.handbook import CARRIES
+from tunec.targets.trl.handbook import LEAVES as HANDBOOKS
 from tunec.targets.trl.packages import companions, schema_of
 from tunec.targets.trl.refusals import REFUSALS
 from tunec.targets.trl.rows import DPO_ENTRIES, GRPO_ENTRIES, SFT_ENTRIES
@@ -45,7 +47,8 @@ SFT_CONFIG: Final = File(
     recognise=lambda document: _is_for("sft", document),
     schema=schema_of("sft"),
     reads_powers=True,
-    leaves=LEAVES,
+    carries=CARRIES,
+    leaves=(*LEAVES, *HANDBOOKS),
     names=("deepspeed",),
     when=SFT.when,
     defaults=every_token,
@@ -57,7 +60,8 @@ DPO_CONFIG: Final = File(
     recognise=lambda document: _is_for("dpo", document),
     schema=schema_of("dpo"),
     reads_powers=True,
-    leaves=LEAVES,
+    carries=CARRIES,
+    leaves=(*LEAVES, *HANDBOOKS),
     names=("deepspeed",),
     when=lambda plan: plan.objective.kind == "dpo",
 )

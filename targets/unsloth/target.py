@@ -23,7 +23,7 @@ from tunec.targets.trainers import (
     taking_the_tokenizers_template,
 )
 from tunec.targets.unsloth.adapter import ADAPTER, QUANTIZATION
-from tunec.targets.unsloth.migration import ANSWERS, LEAVES
+from tunec.targets.unsloth.migration import ANSWERS, CARRIES, LEAVES
 from tunec.targets.unsloth.model import DATA, MODEL
 from tunec.targets.unsloth.names import copies
 from tunec.targets.unsloth.packages import (
@@ -121,7 +121,8 @@ CONFIG: Final = File(
     schema=schema_of(PACKAGE, RELEASES, PACKAGE),
     check=other_releases(PACKAGE, ranges, installed_releases),
     leaves=LEAVES,
-    carries=(ANSWERS.carry,),
+    carries=CARRIES,
+    reads_powers=True,
     takes=ANSWERS.takes,
     defaults=ANSWERS.does,
 )
