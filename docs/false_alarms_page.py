@@ -8,8 +8,8 @@ from typing import Any, Final
 import yaml
 from docs.readme import ROOT
 
-from tunec.compiler.lints.endings import ENDS
 from tunec.compiler.lints.index import is_rule, rule
+from tunec.compiler.lints.mentions import ENDS
 from tunec.compiler.lints.witness import is_of_engines
 
 _ROUNDS: Final = ROOT / "benchmarks" / "false_alarms.yaml"

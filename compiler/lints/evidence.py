@@ -22,6 +22,7 @@ from tunec.compiler.lints.suppression import (
     OWN_FLAG,
     OWN_PROGRAM,
     OWN_TEMPLATE,
+    OWN_WORD,
     Reason,
     lowered,
 )
@@ -331,6 +332,8 @@ def _doubt(run: LintContext, found: Diagnostic) -> Reason | None:
         return OWN_PROGRAM
     if key == "template":
         return OWN_TEMPLATE if run.own.shows(_registered(at.value)) else None
+    if is_of_words and isinstance(at.value, str) and run.own.shows(_registering(at.value)):
+        return OWN_WORD
     if _is_of_a_copy(run, kind, is_of_words=is_of_words):
         return OWN_COPY
     if found.id in _OF_READING and run.own.shows(_AS_TEXT):
@@ -362,6 +365,12 @@ def _is_of_own_program(run: LintContext, found: Diagnostic, flags: Document) -> 
 @cached()
 def _registered(name: object) -> re.Pattern[str]:
     return re.compile(rf"register_template\(\s*(?:name\s*=\s*)?[\"']{re.escape(str(name))}[\"']")
+
+
+@cached()
+def _registering(word: str) -> re.Pattern[str]:
+    """How Python adds a word to a table of a trainer, such as verl's of advantages."""
+    return re.compile(rf"""@?\bregister\w*\(\s*(?:name\s*=\s*)?["']{re.escape(word)}["']""")
 
 
 def _place(run: LintContext, label: Label) -> Place | None:

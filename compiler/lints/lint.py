@@ -17,6 +17,7 @@ from tunec.compiler.lints.evidence import as_known, unless_parsed, unless_settle
 from tunec.compiler.lints.grouping import Agreement, Group
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.kinds import is_a_config_by_name
+from tunec.compiler.lints.mentions import Mentions
 from tunec.compiler.lints.neighbours import UNKNOWN, catalogue_model, is_python, model_at_hand
 from tunec.compiler.lints.own_source import OwnSource, own_source
 from tunec.compiler.lints.parses import is_of_nobody, is_of_nothing
@@ -27,7 +28,7 @@ from tunec.compiler.lints.suppression import (
     unless_guessed,
     unless_own,
 )
-from tunec.compiler.lints.witness import Mentions, Witness, as_witnessed
+from tunec.compiler.lints.witness import Witness, as_witnessed
 from tunec.compiler.target import Target
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span

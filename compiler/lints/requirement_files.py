@@ -319,12 +319,25 @@ def _script(text: str) -> Iterator[StatedRequirement]:
     return _commands(re.sub(r"(?m)^[ \t]*#.*", "", text))
 
 
+_KEPT: Final = re.compile(r"(?m)^[ \t]*#[ \t]*[!%][ \t]*(?=(?:uv )?pip3?[ \t]+install\b)")
+"""A command of a notebook that is kept as a comment, so as not to install each time."""
+
+
 def notebook_requirements(text: str, file: str) -> Iterator[StatedRequirement]:
-    """What the cells of a notebook install."""
+    """What the cells of a notebook install; else the releases that comments of them name."""
     cells, _ = read_notebook(text, file)
-    if cells is not None:
-        for each in _script(cells.shell):
-            yield replace(each, line=cells.origin.lines[each.line - 1].places[0][0])
+    if cells is None:
+        return
+    live = list(_script(cells.shell))
+    found = {each.package for each in live}
+    kept = (each for each in _commands(_only_kept(cells.python)) if each.exact is not None)
+    for each in (*live, *(each for each in kept if each.package not in found)):
+        yield replace(each, line=cells.origin.lines[each.line - 1].places[0][0])
+
+
+def _only_kept(text: str) -> str:
+    lines = (line if _KEPT.match(line) else "" for line in text.split("\n"))
+    return "\n".join(lines)
 
 
 def _read_me(text: str) -> Iterator[StatedRequirement]:

@@ -1,6 +1,6 @@
 """What a rule is, what a finding is, and how findings become diagnostics."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import PurePath
 from typing import Final, Literal
@@ -14,6 +14,8 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import split_requirement
+from tunec.compiler.releases import Releases
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
 Consequence = Literal[
@@ -215,6 +217,50 @@ def _raised_in(fault: Exception) -> str:
         return "an unknown place"
     code = trace.tb_frame.f_code
     return f"{code.co_name}, {PurePath(code.co_filename).name}:{trace.tb_lineno}"
+
+
+_SEVERAL: Final = 3
+"""Keys of one file that its reader lacks: so many are no slip, but of another release or a copy."""
+
+
+def of_known_release(
+    refused: Sequence[Finding], run: LintContext, requirement: str
+) -> Iterator[Finding]:
+    """What a file's reader refuses; one note for several keys if an older release may read them.
+
+    `requirement`: the package with the first release whose keys are known, `verl>=0.8`.
+    """
+    if len({each.labels[0].path for each in refused}) < _SEVERAL or _is_no_older(run, requirement):
+        yield from refused
+        return
+    first, others = refused[0], len(refused) - 1
+    yield replace(
+        first,
+        message=f"{first.message}, nor {others} more of this file",
+        notes=(
+            f"no release of {split_requirement(requirement)[0]} is given, and older ones differ",
+        ),
+        help=f"name the release that reads it, as `--software {requirement.replace('>=', '==')}`",
+        fix=None,
+        severity="note",
+    )
+
+
+def _is_no_older(run: LintContext, requirement: str) -> bool:
+    """Whether what is given of a package's release keeps older ones out."""
+    package, least = split_requirement(requirement)
+    release = run.releases.get(package)
+    if release is None or release.pin is None:
+        return release is not None and release.is_named
+    return all(
+        any(_is_least(sign, bound, least) for sign, bound in each.bounds)
+        for each in release.pin.ranges
+    )
+
+
+def _is_least(sign: str, bound: str, least: Releases) -> bool:
+    is_lower = sign in (">", ">=", "==", "===", "~=")
+    return is_lower and least.contains(bound.removesuffix(".*"))
 
 
 def is_elsewhere(rule: Rule, run: LintContext) -> bool:

@@ -13,6 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
 from typing import Final
 
 from msgspec import Struct
@@ -62,6 +63,13 @@ TEMPLATE: Final = Reason(
 )
 FILLED_IN: Final = Reason("a word stands for a value, as in a template: what fills it is not known")
 OWN_VERL: Final = Reason("this repository has a verl of its own, which may read it otherwise")
+OF_HYDRA: Final = Reason("a program of this repository names the file as its own configuration")
+IN_YAML: Final = Reason("DeepSpeed reads JSON, and a program of this repository loads YAML itself")
+FOUND_BESIDE: Final = Reason("it was found below the folder, and may be another program's")
+WRITTEN: Final = Reason(
+    "a script of this repository writes the file before it starts what reads it"
+)
+OWN_WORD: Final = Reason("a script of this repository registers the word")
 OWN_COPY: Final = Reason(
     "this repository has a copy of the program, which may differ from every release"
 )
@@ -230,8 +238,10 @@ def unless_own(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagno
     own = {each.name: READ_BY_ITSELF for each in of_trainers if _is_own(each, run)}
     own |= {each.name: TEMPLATE for each in of_trainers if _is_template(each)}
     of_verl = run.of("verl")
+    own |= {each.name: OF_HYDRA for each in of_verl if _is_hydras(each, run)}
     if of_verl and run.own.shows(_OF_VERL):
         own |= {each.name: OWN_VERL for each in of_verl}
+    own |= {each.name: IN_YAML for each in run.of("deepspeed") if _is_no_engines(each, run)}
     for each in found:
         if each.file in own:
             yield lowered(each, own[each.file])
@@ -243,6 +253,25 @@ def unless_own(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagno
 
 
 _OF_VERL: Final = re.compile(r"(?m)^class (?:RayPPOTrainer|ActorRolloutRefWorker)\b")
+
+
+_LOADS_YAML: Final = re.compile(r"yaml\.(?:safe_|full_)?load\(|OmegaConf\.load\(")
+
+
+def _is_no_engines(document: Document, run: LintContext) -> bool:
+    """Whether programs here load YAML, and none of them gives what it holds to DeepSpeed."""
+    is_alone = {each.kind for each in run.documents if each.name == document.name} == {"deepspeed"}
+    is_loaded = run.own.shows(_LOADS_YAML) and not run.own.holds("deepspeed.initialize")
+    return document.format == "yaml" and is_alone and is_loaded
+
+
+def _is_hydras(document: Document, run: LintContext) -> bool:
+    """Whether a program names a file as the configuration that Hydra composes for it."""
+    name = re.escape(PurePosixPath(document.name).stem)
+    pattern = rf"""hydra\.main\([^)]*config_name\s*=\s*["']{name}["']"""
+    return document.format == "yaml" and run.own.shows(re.compile(pattern))
+
+
 _EMPTY: Final = 0.4
 _LEAST_KEYS: Final = 20
 

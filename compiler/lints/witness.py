@@ -9,9 +9,9 @@ reader asked where the user gives devices or releases.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Final
 
 from msgspec import Struct
@@ -20,16 +20,24 @@ from tunec.compiler.diagnostics.codes import is_code
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.endings import PARSERS, Started, is_said_to_end, is_seen, packages_of
 from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.evidence import OF_TRAINER, programs_about, programs_at
 from tunec.compiler.lints.index import is_rule, rule
-from tunec.compiler.lints.own_source import texts_below, without_remarks
+from tunec.compiler.lints.mentions import (
+    PARSERS,
+    PYTHON,
+    READERS,
+    Mentions,
+    Started,
+    is_said_to_end,
+    is_seen,
+    packages_of,
+)
 from tunec.compiler.lints.python_runs import is_reached
-from tunec.compiler.lints.repository import copy_of, is_top
 from tunec.compiler.lints.suppression import (
     ELSEWHERE,
     FILLED_IN,
+    FOUND_BESIDE,
     IN_TEXT,
     NO_READER,
     OF_A_COPY,
@@ -41,160 +49,12 @@ from tunec.compiler.lints.suppression import (
     UNNAMED,
     UNREACHED,
     UNSTARTED,
+    WRITTEN,
     Reason,
     lowered,
 )
 
-_PROGRAMS: Final = (".py", ".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".bat", "Makefile")
-_ENDINGS: Final = (
-    *_PROGRAMS,
-    *(".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".env", ".md", ".rst", ".txt", "justfile"),
-)
-_PYTHON: Final = (".py", ".ipynb")
-_NO_COMMANDS: Final = (".py", ".json", ".toml", ".cfg", ".ini")
-_FORMATS: Final = ("json", "yaml")
-_WHOLE: Final = (*_FORMATS, "toml")
-_OF_TRANSFORMERS: Final = r"transformers|\btrl\b|(?i:unsloth)"
-_READERS: Final[Mapping[str, re.Pattern[str]]] = {
-    kind: re.compile(words)
-    for kind, words in {
-        **dict.fromkeys(("hf", *TRL), _OF_TRANSFORMERS),
-        "accelerate": "accelerate",
-        "ai-toolkit": "(?i:ai-toolkit|ostris)",
-        "axolotl": "(?i:axolotl)",
-        "deepspeed": "(?i:deepspeed)",
-        "glm4": "(?i:glm)",
-        "llamafactory": "(?i:llama.?factory|llmtuner)",
-        "ms-swift": "swift",
-        "musubi-tuner": "(?i:musubi)",
-        "openrlhf": "(?i:openrlhf)",
-        "sd-scripts": "(?i:sd-scripts|kohya|train_network|sdxl_train)",
-        "simpletuner": "(?i:simple.?tuner)",
-        "torchtune": r"torchtune|\btune run\b",
-        "unsloth": "(?i:unsloth)",
-        "verl": "verl",
-    }.items()
-}
-"""How a repository names the program that reads the files of a kind."""
-_BUILT: Final = r"[{$%*]"
-"""What follows the beginning of a file name that a program composes."""
-_LEAST_BEGUN: Final = 4
-_BUILT_IN: Final = "/build/lib/"
-"""Where setuptools copy what they build."""
-
-
-class Mentions(Struct, frozen=True, dict=True):
-    """The texts of a repository by path, read when they are first needed."""
-
-    roots: tuple[Path, ...] = ()
-
-    def is_named_by(self, file: str) -> str:
-        """What has the name of a file, or builds it: a `program`, a `text`, or nothing."""
-        if file not in self._named:
-            paths = self._naming(file)
-            is_run = any(map(_is_program, paths)) or self.names_folder(file)
-            self._named[file] = "program" if is_run else "text" if paths else ""
-        return self._named[file]
-
-    def names_folder(self, file: str) -> bool:
-        """Whether something takes any file of its folder: `configs/*.yaml`, `configs/$NAME`."""
-        path = PurePosixPath(file)
-        name = rf"(?:[^\s\"'/]*{re.escape(path.suffix)}|[\w{{}}$]+)(?![\w./*{{}}])"
-        taken = re.compile(rf"(?<![\w-]){re.escape(path.parent.name)}/[\"']?(?={_BUILT}){name}")
-        hint = f"{path.parent.name}/"
-        texts = (text for _, text in self._texts if hint in text)
-        return bool(path.parent.name) and any(map(taken.search, texts))
-
-    def is_of_a_copy(self, file: str) -> bool:
-        """Whether a file belongs to a copy of a library, and no program outside of it names it."""
-        copy = copy_of(Path(file), self.roots)
-        if copy is None:
-            return False
-        within = "" if is_top(copy, self.roots) else f"{copy.as_posix()}/"
-        named = [path for path in self._naming(file) if not (within and path.startswith(within))]
-        if within and self._is_common(file):
-            end = "/".join(PurePosixPath(file).parts[-2:])
-            named = [path for path, text in self._texts if path in named and end in text]
-        return not any(_is_program(path) or within for path in named)
-
-    def _is_common(self, file: str) -> bool:
-        """Whether several files have the name: who says the name may mean another of them."""
-        end = f"/{PurePosixPath(file).name}"
-        return sum(path.endswith(end) for path, _ in self._texts) > 1
-
-    def line_of(self, found: Diagnostic) -> str:
-        """The line at which a finding begins."""
-        span = found.span
-        if span is None:
-            return ""
-        path = Path(span.file).resolve().as_posix()
-        text = next((text for each, text in self._whole if each == path), "")
-        lines = text.splitlines()
-        return lines[span.line - 1] if span.line <= len(lines) else ""
-
-    def programs_naming(self, file: str) -> list[str]:
-        """The texts of programs that have the name of a file."""
-        paths = frozenset(filter(_is_program, self._naming(file)))
-        return [text for path, text in self._texts if path in paths]
-
-    def _naming(self, file: str) -> tuple[str, ...]:
-        """The paths of other files that name it."""
-        if file not in self._paths_naming:
-            self._paths_naming[file] = tuple(self._search(file))
-        return self._paths_naming[file]
-
-    def _search(self, file: str) -> Iterator[str]:
-        own, name = Path(file).resolve().as_posix(), PurePosixPath(file)
-        begun = "|".join(re.escape(name.name[:n]) for n in range(_LEAST_BEGUN, len(name.name)))
-        built = rf"|(?<![\w.-])(?:{begun}){_BUILT}" if begun else ""
-        stem = rf"""["'/]{re.escape(name.stem)}["']"""
-        pattern = re.compile(rf"(?<![\w-]){re.escape(name.name)}(?!\w)|{stem}{built}")
-        hint = name.stem[:_LEAST_BEGUN]  # in whatever the pattern finds
-        texts = ((path, text) for path, text in self._texts if path != own and hint in text)
-        yield from (path for path, text in texts if pattern.search(text))
-
-    def lacks_reader(self, kind: str, file: str) -> bool:
-        """Whether there are Python programs, and nothing names the one that reads such a file."""
-        if kind not in self._readers:
-            words = _READERS[kind]
-            self._readers[kind] = {path for path, text in self._texts if words.search(text)}
-        has_programs = any(path.endswith(_PYTHON) for path, _ in self._texts)
-        return has_programs and self._readers[kind] <= {Path(file).resolve().as_posix()}
-
-    @cached_property
-    def _readers(self) -> dict[str, set[str]]:
-        return {}
-
-    @cached_property
-    def commands(self) -> tuple[str, ...]:
-        """The texts in which commands stand."""
-        return tuple(text for path, text in self._texts if not path.endswith(_NO_COMMANDS))
-
-    @cached_property
-    def has_programs(self) -> bool:
-        """Whether there is a program or a script that could name a file."""
-        return any(_is_program(path) for path, _ in self._texts)
-
-    @cached_property
-    def _named(self) -> dict[str, str]:
-        return {}
-
-    @cached_property
-    def _paths_naming(self) -> dict[str, tuple[str, ...]]:
-        return {}
-
-    @cached_property
-    def _texts(self) -> tuple[tuple[str, str], ...]:
-        return tuple((path, without_remarks(path, text)) for path, text in self._whole)
-
-    @cached_property
-    def _whole(self) -> tuple[tuple[str, str], ...]:
-        every = (each for root in self.roots for each in texts_below(root, _ENDINGS))
-        return tuple({path: text for path, text in every if _BUILT_IN not in path}.items())
-
-
-def _is_program(path: str) -> bool:
-    return path.endswith(_PROGRAMS)
+_WHOLE: Final = ("json", "yaml", "toml")
 
 
 def as_witnessed(found: Iterable[Diagnostic], witness: "Witness") -> Iterator[Diagnostic]:
@@ -227,6 +87,8 @@ class Witness(Struct, frozen=True, dict=True):
         """The reasons against a finding, at most one for each premise."""
         if found.id == _NOT_JSON and _TEMPLATE.search(self.mentions.line_of(found)):
             yield FILLED_IN
+        if found.id == _UNRECOGNISED:
+            yield FOUND_BESIDE
         uses = (self._use(each) for each in _files(found) if each in self.files)
         reasons = [each for each in uses if each is not None]
         yield from sorted(reasons, key=lambda each: each.error != "note")[:1]
@@ -250,8 +112,10 @@ class Witness(Struct, frozen=True, dict=True):
             return None if self.mentions.is_named_by(file) else UNSTARTED
         if file not in self._kinds:
             return None
+        if self.mentions.is_written(file):
+            return WRITTEN
         named = self.mentions.is_named_by(file)
-        if all(e in _READERS and self.mentions.lacks_reader(e, file) for e in self._kinds[file]):
+        if all(e in READERS and self.mentions.lacks_reader(e, file) for e in self._kinds[file]):
             return NO_READER
         if not named:
             is_one_of_several = self.mentions.has_programs and len(self._kinds) > 1
@@ -278,7 +142,7 @@ class Witness(Struct, frozen=True, dict=True):
     def _unseen(self, found: Diagnostic) -> Reason | None:
         """What is against an error that says that the program which reads the file ends."""
         held = self._document(found) if is_said_to_end(found) and not is_code(found.id) else None
-        is_call = any(file.endswith(_PYTHON) for file in _files(found))
+        is_call = any(file.endswith(PYTHON) for file in _files(found))
         is_known = is_call or self._is_for_engines(found)
         if held is None or is_known or not self.mentions.has_programs:
             return None
@@ -361,6 +225,7 @@ class Witness(Struct, frozen=True, dict=True):
 
 
 _NOT_JSON: Final = "E0105"
+_UNRECOGNISED: Final = "unrecognised-file"
 _GOES: Final = re.compile(
     r"(?m)^[ \t]*(?:cd|pushd)[ \t]+[\"']?(?:/|~/)(?:[\w.-]+/)*([\w.-]+)/?(?![\w/$])"
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import tunec
-from tunec.compiler.lints.witness import Mentions
+from tunec.compiler.lints.mentions import Mentions
 
 ADAPTER = """from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, TrainingArguments, Trainer
@@ -491,3 +491,119 @@ def test_files_that_a_script_names_in_another_checkout_may_be_others(
     (tmp_path / "mine").mkdir()
     levels = [e for e, _ in told(written(tmp_path / "mine", files), "deepspeed-and-trainer-differ")]
     assert levels == [expected]
+
+
+SFT_OF_OPENRLHF = (
+    "python -m openrlhf.cli.train_sft --pretrain a/b --dataset c --max_len 10 --zero_stage 2 --bf16"
+)
+PPO_OF_VERL = (
+    "python3 -m verl.trainer.main_ppo data.shuffle_train_dataloader=True data.max_start_length=2"
+    " data.max_obs_length=5 data.train_batch_size=64"
+)
+
+
+@pytest.mark.parametrize(
+    ("required", "expected"),
+    [("", 1), ("openrlhf>=0.9", 1), ("openrlhf>=0.10.4", 5), ("openrlhf==0.11.2", 5)],
+)
+def test_many_flags_that_an_older_release_has_are_one_note(
+    required: str, expected: int, tmp_path: Path
+) -> None:
+    files = {"train.sh": f"{SFT_OF_OPENRLHF}\n", "requirements.txt": f"{required}\n"}
+    levels = [level for level, _ in told(written(tmp_path, files), "flag-refused-by-openrlhf")]
+    assert (levels == ["note"]) == (expected == 1)
+    assert len(levels) >= expected
+
+
+@pytest.mark.parametrize(
+    ("required", "expected"), [("", {"note"}), ("verl==0.9.0", {"warning"}), ("torch", {"note"})]
+)
+def test_many_keys_that_no_known_release_has_are_one_note(
+    required: str, expected: set[str], tmp_path: Path
+) -> None:
+    files = {"train.sh": f"{PPO_OF_VERL}\n", "requirements.txt": f"{required}\n"}
+    found = told(written(tmp_path, files), "key-outside-its-section")
+    assert {level for level, _ in found} == expected
+    assert len(found) == (1 if expected == {"note"} else 3)
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("@register_adv_est('mine')\ndef mine(): ...\n", "note"),
+        ("@register_adv_est('yours')\ndef yours(): ...\n", "warning"),
+    ],
+)
+def test_a_word_that_the_repository_registers_is_known(
+    program: str, expected: str, tmp_path: Path
+) -> None:
+    start = (
+        "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=mine data.train_batch_size=8\n"
+    )
+    path = written(tmp_path, {"train.sh": start, "mine.py": program})
+    levels = {level for level, _ in told(path, "rewarded-setting-refused")}
+    assert levels <= ({"note"} if expected == "note" else {"warning", "error"})
+    assert levels
+
+
+@pytest.mark.parametrize(("name", "expected"), [("mine", "note"), ("other", "warning")])
+def test_a_file_that_hydra_composes_for_a_program_here_is_its_own(
+    name: str, expected: str, tmp_path: Path
+) -> None:
+    text = (
+        "data: {train_batch_size: 8, my_files: a}\ntrainer: {nnodes: 1, n_gpus_per_node: 8}\n"
+        "actor_rollout_ref: {model: {path: a}, rollout: {n: 4}}\n"
+        "algorithm: {adv_estimator: grpo}\n"
+    )
+    program = (
+        f'import verl\n@hydra.main(config_path="config", config_name="{name}")\ndef main(): ...\n'
+    )
+    start = "python -m verl.trainer.main_ppo --config-name mine.yaml\n"
+    path = written(tmp_path, {"config/mine.yaml": text, "train.py": program, "run.sh": start})
+    assert [level for level, _ in told(path, "key-outside-its-section")] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("cat <<EOT > $CONFIG\n{}\nEOT", "note"),
+        ("echo '{}' > ds.json", "note"),
+        ("echo '{}' > other.json", "error"),
+        ("cat $CONFIG", "error"),
+    ],
+)
+def test_a_file_that_a_script_writes_is_not_what_is_read(
+    line: str, expected: str, tmp_path: Path
+) -> None:
+    start = f"CONFIG=configs/ds.json\n{line}\ndeepspeed train.py --deepspeed_config $CONFIG\n"
+    files = {"ds.json": '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 3}'}
+    path = written(tmp_path, {**files, "run.sh": start})
+    assert [level for level, _ in told(path, "batch-product-mismatch")] == [expected]
+
+
+def test_a_release_that_a_notebook_keeps_in_a_comment_is_its_own(tmp_path: Path) -> None:
+    asks = "args = TrainingArguments('out', evaluation_strategy='no')\\n"
+    cells = (
+        "# %pip install -q transformers==4.44.0\\n",
+        f"from transformers import TrainingArguments\\n{asks}",
+    )
+    shown = (f'{{"cell_type": "code", "source": "{each}"}}' for each in cells)
+    text = f'{{"cells": [{", ".join(shown)}], "nbformat": 4}}'
+    path = written(tmp_path, {"train.ipynb": text, "requirements.txt": "transformers==5.8.1\n"})
+    assert told(path, "key-of-another-release") == []
+    (path / "train.ipynb").write_text(text.replace("# %pip", "# see"), "utf-8")
+    assert {level for level, _ in told(path, "key-of-another-release")} == {"error"}
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"), [("total_episodes", []), ("num_generations", ["error"])]
+)
+def test_what_rloo_takes_from_its_base_came_with_the_base(
+    key: str, expected: list[str], tmp_path: Path
+) -> None:
+    program = "from trl import RLOOConfig, RLOOTrainer\nfrom transformers import HfArgumentParser\n"
+    program += "args, = HfArgumentParser(RLOOConfig).parse_args_into_dataclasses()\n"
+    start = f"python rloo.py --output_dir out --rloo_k 2 --num_ppo_epochs 1 --{key} 8\n"
+    files = {"rloo.py": program, "run.sh": start, "requirements.txt": "trl==0.13.0\n"}
+    found = told(written(tmp_path, files), "field-of-another-release")
+    assert [level for level, _ in found] == expected

@@ -242,19 +242,18 @@ _CAME: Final[Mapping[str, Mapping[str, str]]] = {
         "1.9": "log_multimodal",
     },
     "rloo": {
+        "0.10": "dataset_num_proc",
+        "0.11": "missing_eos_penalty",
         "0.22": (
-            "beta cache_implementation dataset_num_proc disable_dropout epsilon epsilon_high "
-            "generation_batch_size generation_kwargs local_rollout_forward_batch_size "
-            "log_completions mask_truncated_completions max_completion_length max_prompt_length "
-            "min_p missing_eos_penalty model_init_kwargs normalize_advantages "
-            "num_completions_to_print num_generations num_iterations num_mini_batches "
-            "num_sample_generations ref_model_mixup_alpha ref_model_sync_steps repetition_penalty "
-            "response_length reward_weights shuffle_dataset steps_per_generation stop_token "
-            "stop_token_id sync_ref_model temperature top_k top_p total_episodes "
-            "use_transformers_paged use_vllm vllm_gpu_memory_utilization "
-            "vllm_guided_decoding_regex vllm_mode vllm_model_impl vllm_server_base_url "
-            "vllm_server_host vllm_server_port vllm_server_timeout vllm_tensor_parallel_size "
-            "wandb_log_unique_prompts"
+            "beta cache_implementation disable_dropout epsilon epsilon_high generation_batch_size "
+            "generation_kwargs log_completions mask_truncated_completions max_completion_length "
+            "max_prompt_length min_p model_init_kwargs normalize_advantages "
+            "num_completions_to_print num_generations num_iterations ref_model_mixup_alpha "
+            "ref_model_sync_steps repetition_penalty reward_weights shuffle_dataset "
+            "steps_per_generation sync_ref_model top_k top_p use_transformers_paged use_vllm "
+            "vllm_gpu_memory_utilization vllm_guided_decoding_regex vllm_mode vllm_model_impl "
+            "vllm_server_base_url vllm_server_host vllm_server_port vllm_server_timeout "
+            "vllm_tensor_parallel_size wandb_log_unique_prompts"
         ),
         "0.24": "vllm_enable_sleep_mode",
         "0.25": "chat_template_kwargs",

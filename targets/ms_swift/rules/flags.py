@@ -9,7 +9,7 @@ from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.training_loop import schemas_ever
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rows import Form, Row, rows
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, of_known_release, rule
 
 _OTHERS: Final = "attn_impl=sdpa|eager|flex_attention"
 _FLAT: Final = "only that kernel keeps samples apart"
@@ -267,16 +267,24 @@ def flag_of_no_release(run: LintContext) -> Iterator[Finding]:
         ever = _ever(document)
         if document.is_view or not ever or document.value("ignore_args_error") is True:
             continue
-        for path, place in document.found.items():
-            begun = [each for each in ever if each.startswith(path)]
-            if "." not in path and path not in _OF_CLI and not begun and is_checked(run, _KNOWN):
-                yield Finding(
-                    f"{path} is an argument of no release of ms-swift",
-                    (place.key_label("refused"),),
-                    ("swift stops at arguments that it does not know",),
-                    "remove it; arguments of Megatron belong to `megatron sft`",
-                    severity=None if run.runs(_KNOWN) else "warning",
-                )
+        if is_checked(run, _KNOWN):
+            unknown = [_no_argument(run, at) for at in document.found.values() if _is_no(at, ever)]
+            yield from of_known_release(unknown, run, _KNOWN)
+
+
+def _is_no(place: Place, ever: frozenset[str]) -> bool:
+    begun = any(each.startswith(place.path) for each in ever)
+    return "." not in place.path and place.path not in _OF_CLI and not begun
+
+
+def _no_argument(run: LintContext, place: Place) -> Finding:
+    return Finding(
+        f"{place.path} is an argument of no release of ms-swift",
+        (place.key_label("refused"),),
+        ("swift stops at arguments that it does not know",),
+        "remove it; arguments of Megatron belong to `megatron sft`",
+        severity=None if run.runs(_KNOWN) else "warning",
+    )
 
 
 _KNOWN: Final = "ms-swift>=4.0"

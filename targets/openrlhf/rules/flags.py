@@ -10,7 +10,7 @@ from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import launches
 from tunec.compiler.lints.facts.training_loop import is_number, is_whole
 from tunec.compiler.lints.kinds import schema
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, of_known_release, rule
 from tunec.schemas.caches import cached
 from tunec.targets.openrlhf.packages import RELEASES
 
@@ -198,9 +198,14 @@ def flag_refused_by_openrlhf(run: LintContext) -> Iterator[Finding]:
     flags = (each for kind in _PROGRAMS for each in run.of(kind) if each.get("launcher") is None)
     for document in () if is_older else flags:
         known = {name: each for at in _programs(run, document) for name, each in _flags(at).items()}
-        for path, place in document.found.items():
-            if not place.node.fields:
-                yield from _flag(document, path, place, known)
+        flags_of_it = {e: at for e, at in document.found.items() if not at.node.fields}
+        unknown = [_unknown(e, at, known) for e, at in flags_of_it.items() if not _named(e, known)]
+        told = list(of_known_release(unknown, run, _SECTIONED))
+        yield from told
+        if len(told) < len(unknown):
+            continue
+        for path, place in flags_of_it.items():
+            yield from _flag(document, path, place, known)
         yield from _missing(document)
         yield from _shares(run, document) if document.kind != _OF_REWARDS else ()
 
@@ -236,12 +241,15 @@ def _below(properties: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, An
 def _flag(
     document: Document, path: str, place: Place, known: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    whole = [name for name in known if name.startswith(path)]
-    if path in known or len(whole) == 1:  # argparse takes a flag's beginning for the flag
-        if not document.hides(path):
-            yield from _value(path, place, known.get(path) or known[whole[0]])
-        return
-    yield _unknown(path, place, known)
+    name = _named(path, known)
+    if name is not None and not document.hides(path):
+        yield from _value(path, place, known[name])
+
+
+def _named(path: str, known: Mapping[str, Any]) -> str | None:
+    """The flag that a word names: argparse takes the beginning of one for it."""
+    whole = [path] if path in known else [name for name in known if name.startswith(path)]
+    return whole[0] if len(whole) == 1 else None
 
 
 def _unknown(path: str, place: Place, known: Mapping[str, Any]) -> Finding:

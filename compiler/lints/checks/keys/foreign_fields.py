@@ -23,7 +23,7 @@ from tunec.compiler.lints.facts.known_keys import (
     script_keys,
 )
 from tunec.compiler.lints.kinds import known_keys
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, of_known_release, rule
 from tunec.compiler.lints.schemas import Fault, Schema, faults, schemas
 from tunec.compiler.target import Target
 from tunec.schemas.caches import ByIdentity
@@ -203,11 +203,17 @@ def key_outside_its_section(run: LintContext) -> Iterator[Finding]:
     for document in chain.from_iterable(map(run.of, KINDS)):
         if _OF_ANOTHER.search(document.text):
             continue  # the keys of that program, or of that engine, are others
-        for fault in faults(run, document):
-            if fault.what == "unknown" and not fault.path.startswith(_NAMED):
-                yield _not_here(fault, schemas(run, document)[0])
+        unknown = [
+            _not_here(fault, schemas(run, document)[0])
+            for fault in faults(run, document)
+            if fault.what == "unknown" and not fault.path.startswith(_NAMED)
+        ]
+        first = _FIRST.get(document.kind)
+        yield from unknown if first is None else of_known_release(unknown, run, first)
 
 
+_FIRST: Final = {"verl": "verl>=0.8"}
+"""From which release on the sections of a kind's files are known."""
 _NAMED: Final = "distillation.teacher_models."
 """Names that users choose: verl 0.9.0 and 0.9.1 workers/config/distillation.py."""
 

@@ -1,0 +1,259 @@
+"""What a repository's texts say of a file: which name it or write it, and what starts its reader.
+
+What a repository holds has mostly run. So a finding that says that the program which reads a file
+refuses it says more often that another program reads it, or another release: of such errors in
+public repositories three in ten were true at first sight, of errors about what runs on otherwise
+seven (docs/false-alarms.md). They need what shows the program itself: a command starts the
+distribution's own, and no copy of it lies in the repository; the file is one that no other program
+reads; or the repository's own program gives what it reads to the trainer's classes, and trains by
+one of the trainer's.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.own_source import OwnSource, texts_below, without_remarks
+from tunec.compiler.lints.repository import copy_of, is_top
+
+_SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch")
+_PROGRAMS: Final = (".py", *_SCRIPTS, ".ipynb", ".bat", "Makefile")
+_ENDINGS: Final = (
+    *_PROGRAMS,
+    *(".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".env", ".md", ".rst", ".txt", "justfile"),
+)
+PYTHON: Final = (".py", ".ipynb")
+_NO_COMMANDS: Final = (".py", ".json", ".toml", ".cfg", ".ini")
+_OF_TRANSFORMERS: Final = r"transformers|\btrl\b|(?i:unsloth)"
+READERS: Final[Mapping[str, re.Pattern[str]]] = {
+    kind: re.compile(words)
+    for kind, words in {
+        **dict.fromkeys(("hf", *TRL), _OF_TRANSFORMERS),
+        "accelerate": "accelerate",
+        "ai-toolkit": "(?i:ai-toolkit|ostris)",
+        "axolotl": "(?i:axolotl)",
+        "deepspeed": "(?i:deepspeed)",
+        "glm4": "(?i:glm)",
+        "llamafactory": "(?i:llama.?factory|llmtuner)",
+        "ms-swift": r"ms-?swift|\bswift\.(?:cli|llm)\b|\bswift (?:sft|pt|rlhf|export|infer)\b"
+        r"|(?:from|import) swift\b",
+        "musubi-tuner": "(?i:musubi)",
+        "openrlhf": "(?i:openrlhf)",
+        "sd-scripts": "(?i:sd-scripts|kohya|train_network|sdxl_train)",
+        "simpletuner": "(?i:simple.?tuner)",
+        "torchtune": r"torchtune|\btune run\b",
+        "unsloth": "(?i:unsloth)",
+        "verl": "verl",
+    }.items()
+}
+"""How a repository names the program that reads the files of a kind."""
+_BUILT: Final = r"[{$%*]"
+"""What follows the beginning of a file name that a program composes."""
+_LEAST_BEGUN: Final = 4
+_BUILT_IN: Final = "/build/lib/"
+"""Where setuptools copy what they build."""
+
+
+class Mentions(Struct, frozen=True, dict=True):
+    """The texts of a repository by path, read when they are first needed."""
+
+    roots: tuple[Path, ...] = ()
+
+    def is_named_by(self, file: str) -> str:
+        """What has the name of a file, or builds it: a `program`, a `text`, or nothing."""
+        if file not in self._named:
+            paths = self._naming(file)
+            is_run = any(map(_is_program, paths)) or self.names_folder(file)
+            self._named[file] = "program" if is_run else "text" if paths else ""
+        return self._named[file]
+
+    def names_folder(self, file: str) -> bool:
+        """Whether something takes any file of its folder: `configs/*.yaml`, `configs/$NAME`."""
+        path = PurePosixPath(file)
+        name = rf"(?:[^\s\"'/]*{re.escape(path.suffix)}|[\w{{}}$]+)(?![\w./*{{}}])"
+        taken = re.compile(rf"(?<![\w-]){re.escape(path.parent.name)}/[\"']?(?={_BUILT}){name}")
+        hint = f"{path.parent.name}/"
+        texts = (text for _, text in self._texts if hint in text)
+        return bool(path.parent.name) and any(map(taken.search, texts))
+
+    def is_of_a_copy(self, file: str) -> bool:
+        """Whether a file belongs to a copy of a library, and no program outside of it names it."""
+        copy = copy_of(Path(file), self.roots)
+        if copy is None:
+            return False
+        within = "" if is_top(copy, self.roots) else f"{copy.as_posix()}/"
+        named = [path for path in self._naming(file) if not (within and path.startswith(within))]
+        if within and self._is_common(file):
+            end = "/".join(PurePosixPath(file).parts[-2:])
+            named = [path for path, text in self._texts if path in named and end in text]
+        return not any(_is_program(path) or within for path in named)
+
+    def _is_common(self, file: str) -> bool:
+        """Whether several files have the name: who says the name may mean another of them."""
+        end = f"/{PurePosixPath(file).name}"
+        return sum(path.endswith(end) for path, _ in self._texts) > 1
+
+    def line_of(self, found: Diagnostic) -> str:
+        """The line at which a finding begins."""
+        span = found.span
+        if span is None:
+            return ""
+        path = Path(span.file).resolve().as_posix()
+        text = next((text for each, text in self._whole if each == path), "")
+        lines = text.splitlines()
+        return lines[span.line - 1] if span.line <= len(lines) else ""
+
+    def is_written(self, file: str) -> bool:
+        """Whether a script beside a file redirects text into it, by its name or by a variable's."""
+        name, folder = re.escape(PurePosixPath(file).name), Path(file).resolve().parent.as_posix()
+        scripts = [each for each in self._texts if each[0].endswith(_SCRIPTS)]
+        for text in (text for path, text in scripts if path.rpartition("/")[0] == folder):
+            held = re.findall(rf"(?m)^[ \t]*(\w+)=[^\n]*?(?<![\w-]){name}[\"']?[ \t]*$", text)
+            words = "|".join([rf"[^\n]*?(?<![\w-]){name}", *(rf"\$\{{?{e}\b" for e in held)])
+            if re.search(rf"(?<![0-9&>])>[ \t]*[\"']?(?:{words})", text):
+                return True
+        return False
+
+    def programs_naming(self, file: str) -> list[str]:
+        """The texts of programs that have the name of a file."""
+        paths = frozenset(filter(_is_program, self._naming(file)))
+        return [text for path, text in self._texts if path in paths]
+
+    def _naming(self, file: str) -> tuple[str, ...]:
+        """The paths of other files that name it."""
+        if file not in self._paths_naming:
+            self._paths_naming[file] = tuple(self._search(file))
+        return self._paths_naming[file]
+
+    def _search(self, file: str) -> Iterator[str]:
+        own, name = Path(file).resolve().as_posix(), PurePosixPath(file)
+        begun = "|".join(re.escape(name.name[:n]) for n in range(_LEAST_BEGUN, len(name.name)))
+        built = rf"|(?<![\w.-])(?:{begun}){_BUILT}" if begun else ""
+        stem = rf"""["'/]{re.escape(name.stem)}["']"""
+        pattern = re.compile(rf"(?<![\w-]){re.escape(name.name)}(?!\w)|{stem}{built}")
+        hint = name.stem[:_LEAST_BEGUN]  # in whatever the pattern finds
+        texts = ((path, text) for path, text in self._texts if path != own and hint in text)
+        yield from (path for path, text in texts if pattern.search(text))
+
+    def lacks_reader(self, kind: str, file: str) -> bool:
+        """Whether there are Python programs, and nothing names the one that reads such a file."""
+        if kind not in self._readers:
+            words = READERS[kind]
+            self._readers[kind] = {path for path, text in self._texts if words.search(text)}
+        has_programs = any(path.endswith(PYTHON) for path, _ in self._texts)
+        return has_programs and self._readers[kind] <= {Path(file).resolve().as_posix()}
+
+    @cached_property
+    def _readers(self) -> dict[str, set[str]]:
+        return {}
+
+    @cached_property
+    def commands(self) -> tuple[str, ...]:
+        """The texts in which commands stand."""
+        return tuple(text for path, text in self._texts if not path.endswith(_NO_COMMANDS))
+
+    @cached_property
+    def has_programs(self) -> bool:
+        """Whether there is a program or a script that could name a file."""
+        return any(_is_program(path) for path, _ in self._texts)
+
+    @cached_property
+    def _named(self) -> dict[str, str]:
+        return {}
+
+    @cached_property
+    def _paths_naming(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    @cached_property
+    def _texts(self) -> tuple[tuple[str, str], ...]:
+        return tuple((path, without_remarks(path, text)) for path, text in self._whole)
+
+    @cached_property
+    def _whole(self) -> tuple[tuple[str, str], ...]:
+        every = (each for root in self.roots for each in texts_below(root, _ENDINGS))
+        return tuple({path: text for path, text in every if _BUILT_IN not in path}.items())
+
+
+def _is_program(path: str) -> bool:
+    return path.endswith(_PROGRAMS)
+
+
+# ── what ends a run, and what is seen of it ─────────────────────────────────────────────────────
+ENDS: Final = frozenset({"parse", "load", "init", "step", "resume"})
+"""Consequences that end a run, at once or where it first comes to them."""
+_OF_ITS_OWN: Final = frozenset({"axolotl", "simpletuner"})
+"""Kinds of file that only the program itself reads: its keys are no class's that others fill."""
+_PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "axolotl": ("axolotl",),
+    "llamafactory": ("llamafactory", "llmtuner"),
+    "ms-swift": ("swift",),
+    "openrlhf": ("openrlhf",),
+    "simpletuner": ("simpletuner",),
+    "verl": ("verl",),
+    **dict.fromkeys(TRL, ("trl",)),
+}
+"""The packages whose copy may read a file of a kind otherwise."""
+_STARTS: Final[Mapping[str, str]] = {
+    "llamafactory": r"\b(?:llamafactory-cli|lmf)\s+train\b",
+    "ms-swift": r"\bswift\s+(?:sft|pt|rlhf)\b",
+    "openrlhf": r"-m\s+openrlhf\.cli\.",
+    "torchtune": r"\btune\s+run\b",
+    "verl": r"-m\s+verl\.trainer\.",
+    **dict.fromkeys(TRL, r"\btrl\s+(?:sft|dpo|kto|grpo|reward|rloo)\b"),
+}
+"""How a command starts the distribution's own program with a file of a kind."""
+PARSERS: Final = re.compile(r"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\b")
+_TRAINS: Final = re.compile(
+    r"(?s)from (?:transformers|trl)[\w.]* import (?:\([^)]*|[^\n(]*)\b\w*Trainer\b"
+    r"|\b(?:transformers|trl)\.\w*Trainer\b"
+)
+"""What gives all that it reads to classes, and a trainer that is not the repository's own."""
+_REST: Final = r"(?:[^\n]|\\\n)*"
+"""The rest of a command, over lines that are continued."""
+
+
+def is_said_to_end(found: Diagnostic) -> bool:
+    """Whether an error says that a run ends."""
+    return found.severity == "error" and found.consequence in ENDS
+
+
+class Started(Struct, frozen=True):
+    """What a repository starts."""
+
+    programs: Sequence[str]
+    """Those that the command of a finding starts, by their paths or names."""
+    own: OwnSource
+    about: Sequence[str]
+    """The programs that a finding is about: those, or for a file all of its run."""
+    commands: Sequence[str]
+    """The texts in which commands stand."""
+
+
+def is_seen(document: Document, started: Started) -> bool:
+    """Whether the program that reads a document is seen."""
+    if document.kind in _OF_ITS_OWN:
+        return True
+    if all(started.own.shows_in(started.about, each) for each in (PARSERS, _TRAINS)):
+        return True
+    if document.format == "shell":
+        return not any(each.endswith(".py") for each in started.programs)
+    if document.kind in TRL and started.own.shows(PARSERS):
+        return True
+    start = _STARTS.get(document.kind)
+    if start is None:
+        return False
+    name = re.escape(PurePosixPath(document.name).name)
+    command = re.compile(rf"{start}{_REST}(?<![\w-]){name}(?!\w)")
+    return any(map(command.search, started.commands))
+
+
+def packages_of(kind: str) -> tuple[str, ...]:
+    """The packages whose copy in a repository may read a file of a kind otherwise."""
+    return _PACKAGES.get(kind, ())
