@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from tunec.compiler.ir.plan import Plan
+from tunec.schemas.terms import FloatDtype
 
 Status = Literal["same", "differs", "not rehearsed"]
 Told = Mapping[str, Any]
@@ -242,8 +243,10 @@ def _arithmetic(plan: Plan, told: Told) -> Iterator[Expected]:
         pairs.append(("states.weights", "dtype of parameters", states.weights, "trained_dtypes"))
     if told["optimizer_dtypes"]:
         pairs.append(("states.optimizer", "dtype of moments", states.optimizer, "optimizer_dtypes"))
+    beside = _companions(plan)
     for slot, key, dtype, name in pairs:
-        yield Expected(slot, key, [_WORDS[dtype]], _key(name))
+        both = {dtype, beside if slot in _OF_COMPANIONS and beside else dtype}
+        yield Expected(slot, key, sorted(_WORDS[each] for each in both), _key(name))
     yield Expected(
         "states.master_weights",
         "master copies are updated",
@@ -251,6 +254,19 @@ def _arithmetic(plan: Plan, told: Told) -> Iterator[Expected]:
         _key("master_weights"),
     )
     yield Expected("states.autocast", "autocast is on", [states.autocast], _key("autocast"))
+
+
+_OF_COMPANIONS: Final = frozenset({"states.trainable", "states.gradients", "states.optimizer"})
+
+
+def _companions(plan: Plan) -> FloatDtype | None:
+    """The dtype of modules that are trained beside adapters, which PEFT leaves as they are loaded.
+
+    peft 0.21 tuners/tuners_utils.py `cast_adapter_dtype`; engines that shard make all alike.
+    """
+    is_beside = plan.adapter.kind == "lora" and bool(plan.adapter.also_train)
+    is_alone = plan.parallel.engine in ("none", "ddp")
+    return plan.states.weights if is_beside and is_alone else None
 
 
 def _model(plan: Plan, trainable: int) -> Iterator[Expected]:

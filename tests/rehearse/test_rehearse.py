@@ -53,6 +53,7 @@ def differing(found):
 CASES = {
     "full": ("full", DDP | {"activation_checkpointing.mode": "layer"}),
     "lora": ("lora", DDP),
+    "lora-and-embeddings": ({"lora": {"also_train": ["embed_tokens"]}}, DDP),
     "zero0": ("full", zero(0)),
     "zero1": ("lora", zero(1, **{"activation_checkpointing.mode": "layer"})),
     "zero2": ("full", zero(2, **{"batch.accumulation": 3})),

@@ -176,7 +176,7 @@ def sharding(
     """
     deepspeed = parallel.engine == "deepspeed"
     whole = count(workload)
-    beside = workload.adapter.kind == "lora" and whole.trained and not deepspeed
+    beside = has_narrow_companions(workload) and not deepspeed
     stage, shards = zero.stage if deepspeed else 0, parallel.data * parallel.sequence
     if fsdp.version:
         # accelerate makes all that is trained fp32, an adapter's companions too
@@ -257,6 +257,16 @@ def is_hooked(plan: Sharding) -> bool:
         hooked = plan.zero.overlap_comm and plan.zero.contiguous_gradients and not plan.accumulates
         return hooked and not accumulates_whole_fp32(plan)
     return plan.stage >= GRADIENTS
+
+
+def has_narrow_companions(workload: Workload) -> bool:
+    """Whether what is trained beside adapters keeps the base's dtype, as PEFT leaves it.
+
+    LLaMA-Factory makes fp32 of every trained parameter (0.9.1 to 0.9.5 model/adapter.py
+    `init_adapter`, `cast_trainable_params_to_fp32`).
+    """
+    is_beside = workload.adapter.kind == "lora" and count(workload).trained > 0
+    return is_beside and workload.version("llamafactory") is None
 
 
 def in_adapter_dtype(workload: Workload, states: States) -> Counts:

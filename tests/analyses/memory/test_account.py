@@ -233,6 +233,18 @@ def test_only_adapters_become_fp32() -> None:
     assert beside["optimizer states"] - without["optimizer states"] == 4 * elements
 
 
+def test_llamafactory_widens_what_is_trained_beside_adapters() -> None:
+    """Its model/adapter.py `init_adapter` casts every trained parameter to fp32."""
+    embedding = tuple(m for m in LARGE.modules if m.path == LARGE.embedding)
+    plan, versions = layout(**BF16_LORA), (("llamafactory", "0.9.5"),)
+    without = account(lora(LARGE, versions=versions), plan).phases["optimizer step"]
+    found = account(lora(LARGE, versions=versions, also_train=embedding), plan)
+    beside, elements = found.phases["optimizer step"], LARGE.vocab * LARGE.hidden
+    assert beside["trained weights"] == 4 * elements
+    assert beside["gradients"] - without["gradients"] == 4 * elements
+    assert beside["optimizer states"] - without["optimizer states"] == 8 * elements
+
+
 @pytest.mark.parametrize(
     ("name", "bytes_an_element"),
     [("adamw", 4), ("adamw_8bit", 2.42), ("adamw_bf16", 6), ("lion", 2), ("sgd", 0)],
