@@ -164,6 +164,11 @@ def first_record(path: str, base: Path) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def is_conversation(record: Mapping[str, Any]) -> bool:
+    """Whether a record holds turns of several speakers."""
+    return any(_is_of(kind, each) for each in record.values() for kind in _TURNS)
+
+
 def _fits(known: Record, record: Mapping[str, Any]) -> bool:
     return all(_is_of(known.kind, record.get(each)) for each in known.columns)
 

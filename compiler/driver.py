@@ -57,6 +57,7 @@ from tunec.compiler.requirements import (
 from tunec.compiler.resolve import Unresolved, resolve
 from tunec.compiler.script_paths import lost_paths
 from tunec.compiler.target import Artifact
+from tunec.compiler.trained_tokens import every_token_counts
 from tunec.compiler.watch.probe_files import ProbeFiles, carried
 from tunec.schemas.caches import BoundedCache
 from tunec.schemas.frozen import replace
@@ -291,6 +292,8 @@ def written(
             found += lint_findings(seen, each, artifacts[name], objecting)
     if has_errors(found):
         return Compiled(planned, {}, tuple(found))
+    told = every_token_counts(loaded, decided, asked, artifacts, planned.facts.versions)
+    found += locate(told, loaded)
     if outset is None:
         return Compiled(planned, enclosed(asked, decided, artifacts), tuple(found), plans=plans)
     made = bundle(asked, artifacts, decided, spec, header, outset.spec)
