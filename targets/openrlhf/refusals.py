@@ -6,6 +6,7 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.schemas.data_paths import chosen
 from tunec.targets.openrlhf.packages import SOURCE
 from tunec.targets.openrlhf.training import share_of, totals
+from tunec.targets.rows import has_adapter
 from tunec.targets.scripts.refusals import Refusal, reading_text
 
 _FLAGS: Final = f"{SOURCE} cli/train_sft.py, cli/train_dpo.py"
@@ -26,6 +27,17 @@ def _has_no_share(plan: Plan) -> bool:
 
 
 REFUSALS: Final = (
+    Refusal(
+        ("adapter.targets",),
+        "it gives PEFT a list of names, and no regular expression",
+        lambda plan: (
+            has_adapter(plan)
+            and isinstance(plan.adapter.targets, str)
+            and plan.adapter.targets != "all-linear"
+        ),
+        f"{SOURCE} cli/train_sft.py: `--ds.lora.target_modules` with nargs",
+        "list names that only linear layers have, or compile to trl, axolotl or ms-swift",
+    ),
     Refusal(
         ("launch.launcher",),
         "each process reads its rank from variables that torchrun or DeepSpeed's launcher sets",

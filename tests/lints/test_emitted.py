@@ -188,3 +188,23 @@ def test_four_bits_in_fp16_are_refused_where_trls_trainer_runs_alone() -> None:
     assert tunec.compile(spec, targets=["huggingface"]).ok
     fp16 = {**spec, "pin": {"precision.compute": "fp16"}}
     assert "E0601" in {each.id for each in tunec.compile(fp16, targets=["trl"]).diagnostics}
+
+
+@pytest.mark.parametrize(
+    ("method", "fault"),
+    [
+        ("lora", "E0905"),
+        ({"lora": {"targets": ["q_proj", "v_proj"]}}, "lora-target-not-a-layer"),
+    ],
+)
+def test_openrlhf_is_given_no_layers_that_it_cannot_name(method, fault) -> None:
+    """Its flag is a list of names, some of which wrap a layer in Gemma 4's towers."""
+    spec = {
+        "tunec": 1,
+        "model": "gemma-4-e4b",
+        "method": method,
+        "data": {"train": "train.jsonl", "samples": 1000, "sequence": 512},
+        "hardware": "a100-80g-x1",
+    }
+    found = tunec.compile(spec, targets=["openrlhf"])
+    assert fault in {each.id for each in found.diagnostics if each.severity == "error"}

@@ -68,12 +68,20 @@ _MINICPM: Final = {
 """OpenBMB/MiniCPM-V 0dbb566 finetune/finetune.py `train`: LoraConfig."""
 _ALPACA: Final = {**_SCALE, "r": "lora_r", "target_modules": "lora_target_modules"}
 """tloen/alpaca-lora 8bb8579 finetune.py `train`: LoraConfig."""
+_OPENRLHF: Final = {
+    "r": "ds.lora.rank",
+    "lora_alpha": "ds.lora.alpha",
+    "lora_dropout": "ds.lora.dropout",
+    "target_modules": "ds.lora.target_modules",
+}
+"""openrlhf 0.10.4 to 0.11.2 models/actor.py `Actor.__init__`: LoraConfig."""
 _SAID_BY: Final = (
     ("trainer", _TRL),
     ("trainer|model|minicpm-v", _MINICPM),
     ("axolotl", _AXOLOTL),
     ("llamafactory", _LLAMAFACTORY),
     ("alpaca-lora", _ALPACA),
+    ("openrlhf", _OPENRLHF),
 )
 """Kinds of documents with the fields that their dialect has, and its keys for them; PEFT's own
 files and GLM-4's `peft_config` have all."""
@@ -139,7 +147,7 @@ class Lora(Struct, frozen=True):
         if isinstance(value, str):
             return value or None
         names = _names(value)
-        is_one = len(names) == 1 and self.document.kind in TRL
+        is_one = len(names) == 1 and self.document.kind in (*TRL, "openrlhf")
         return names[0] if is_one and names[0] == ALL_LINEAR else names or None
 
     @property
@@ -232,6 +240,8 @@ def _lora(document: Document) -> Lora | None:
         return Lora(document, _LLAMAFACTORY)
     if kind == "alpaca-lora":
         return Lora(document, _ALPACA)
+    if kind == "openrlhf" and document.value("ds.lora.rank"):
+        return Lora(document, _OPENRLHF)
     if kind == "glm4" and document.value("peft_config.peft_type") == "LORA":
         return Lora(document, prefix="peft_config.")
     return None

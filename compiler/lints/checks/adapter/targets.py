@@ -62,7 +62,9 @@ def lora_target_not_a_layer(run: LintContext) -> Iterator[Finding]:
                 f"{lora.method} cannot be put on {names} of {run.model.path}",
                 (at.label("in its towers, each is a module around a linear layer"),),
                 ("PEFT stops at the first module of that name that is no linear layer",),
-                rf'write target_modules: ".*language_model.*\.({"|".join(wrapped)})"',
+                "leave these names out: its flag takes no regular expression for one part"
+                if lora.document.kind == "openrlhf"
+                else rf'write target_modules: ".*language_model.*\.({"|".join(wrapped)})"',
             )
         elif refused := _of_kernels(run, lora, targets):
             since = _CHECKED.get(tree.family, "peft>=0.16")
@@ -103,7 +105,7 @@ def _wrapped(run: LintContext, lora: Lora, targets: tuple[str, ...]) -> list[str
     module whose name ends so and that is not a layer, such as `Gemma4ClippableLinear` (transformers
     5.5.0 to 5.23.0 models/gemma4/modeling_gemma4.py).
     """
-    if run.model is None or lora.document.kind not in (*TRL, "peft") or lora.excluded:
+    if run.model is None or lora.document.kind not in (*TRL, "peft", "openrlhf") or lora.excluded:
         return []
     if _WRAPPER.search(lora.document.text):
         return []
