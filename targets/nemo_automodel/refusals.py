@@ -21,17 +21,41 @@ _WHOLE: Final = ("gemma3", "gemma3n", "gemma4", "gemma4_unified")
 """Families that see and that `AutoModelForCausalLM` loads as a whole: transformers 5.8.1 to 5.18.0
 models/auto/modeling_auto.py `MODEL_FOR_CAUSAL_LM_MAPPING_NAMES`."""
 
+_OF_ITS_OWN: Final = ("mistral3", "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe")
+"""Further families that see and for which it has a class: the registry of 0.7.0."""
+
+
+def _is_seeing(plan: Plan) -> bool:
+    return plan.model.kind == "vision-language" and plan.model.family not in _WHOLE
+
+
+_OWN_CLASSES: Final = "0.7"
+_LOSES_A_PART: Final = Refusal(
+    ("model.family",),
+    "AutoModelForCausalLM, by which it loads, does not know this family, or takes its text "
+    "alone, and another model is saved than is planned",
+    _is_seeing,
+    f"{_BUILDS}: NeMoAutoModelForCausalLM; transformers 5.8.1 to 5.18.0 models/auto/"
+    "auto_factory.py: `get_text_config`",
+    "compile to trl",
+)
 
 REFUSALS: Final = (
     reading_text(f"{SOURCE} components/datasets/llm/chat_dataset.py `ChatDataset`"),
+    _LOSES_A_PART._replace(until=_OWN_CLASSES),
+    _LOSES_A_PART._replace(
+        holds=lambda plan: _is_seeing(plan) and plan.model.family not in _OF_ITS_OWN,
+        since=_OWN_CLASSES,
+    ),
     Refusal(
         ("model.family",),
-        "AutoModelForCausalLM, by which it loads, does not know this family, or takes its text "
-        "alone, and another model is saved than is planned",
-        lambda plan: plan.model.kind == "vision-language" and plan.model.family not in _WHOLE,
-        f"{_BUILDS}: NeMoAutoModelForCausalLM; transformers 5.8.1 to 5.18.0 models/auto/"
-        "auto_factory.py: `get_text_config`",
+        "it builds this family by a class of its own, whose layers and further heads are in no "
+        "account",
+        lambda plan: _is_seeing(plan) and plan.model.family in _OF_ITS_OWN,
+        "nemo-automodel 0.7.0 _transformers/registry.py `MODEL_ARCH_MAPPING`, model_init.py "
+        "`get_is_hf_model`",
         "compile to trl",
+        since=_OWN_CLASSES,
     ),
     Refusal(
         ("parallel.engine",),
