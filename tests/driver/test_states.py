@@ -5,7 +5,9 @@ take fp16.
 """
 
 import pytest
-from tests.driver.planning import planned
+from tests.driver.planning import planned, spec_of
+
+import tunec
 
 ROWS = {
     # method, compute, stage: base weights, trainable, gradients, master weights
@@ -126,6 +128,15 @@ def test_what_fp32_adapters_rule_out_at_stage_3(method, compute, why):
     assert why in " ".join(found.diagnostics[0].notes)
     assert made(method, compute, 3, deepspeed="0.19.1").plan is not None
     assert made(method, compute, 2).plan is not None
+
+
+@pytest.mark.parametrize(("target", "weights"), [("trl", "fp32"), ("llamafactory", "fp16")])
+def test_a_base_in_fp16_is_widened_where_the_trainer_does_not_widen_its_copies(target, weights):
+    given = {"model": "qwen2.5-1.5b-instruct", "hardware": "v100-32g-x1", "batch": {"global": 4}}
+    beside = {"lora": {"also_train": ["embed_tokens"]}}
+    found = tunec.plan(spec_of(**given, method=beside), targets=[target])
+    assert found.ok, found.diagnostics
+    assert (found.plan["states.weights"], found.plan["states.trainable"]) == (weights, "fp32")
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,8 @@ def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) 
         states = _mixed(precision.compute, loaded, name)
         return _left_narrow(states) if fsdp == 2 and _widens_nothing(workload) else states
     if workload.adapter.kind != "none":
-        states = _peft(precision.compute, loaded, workload.adapter, name)
+        widens = workload.version("llamafactory") is not None
+        states = _peft(precision.compute, loaded, workload.adapter, name, widens=widens)
         quantised, flat = workload.quantization.format != "none", engine == "fsdp" and fsdp == 1
         return _by_trl(states, workload) if quantised and not flat else states
     return _mixed(precision.compute, "fp32", name)
@@ -200,13 +201,22 @@ def _unsharded(states: States, version: Version | None) -> States:
     return replace(states, gradients="fp32")
 
 
-def _peft(compute: FloatDtype, loaded: FloatDtype, adapter: Adapter, name: OptimizerName) -> States:
+def _peft(
+    compute: FloatDtype,
+    loaded: FloatDtype,
+    adapter: Adapter,
+    name: OptimizerName,
+    *,
+    widens: bool = False,
+) -> States:
     """PEFT keeps adapters in fp32 over a base as it is loaded (`autocast_adapter_dtype`).
 
     With fp16, modules trained in full must be fp32 too: torch's GradScaler refuses fp16 gradients
     (torch/amp/grad_scaler.py `_unscale_grads_`), and PEFT copies them in the base's dtype.
+    `widens`: the trainer makes them fp32 by itself (llamafactory 0.9.1 to 0.9.5 model/adapter.py
+    `init_adapter`).
     """
-    upcast = compute == "fp16" and bool(adapter.also_train)
+    upcast = compute == "fp16" and bool(adapter.also_train) and not widens
     return _mixed(compute, "fp32" if upcast else loaded, name)
 
 
