@@ -177,16 +177,20 @@ def _is_of(kind: str, value: Any) -> bool:
     if kind == "text":
         return isinstance(value, str)
     if kind in _TURNS:
-        is_list = isinstance(value, list) and len(value) > 0
+        least = _LEAST_TURNS if kind == "dialogue" else 1
+        is_list = isinstance(value, list) and len(value) >= least
         return is_list and all(isinstance(e, Mapping) and _TURNS[kind] in e for e in value)
     return value is not None
 
 
-_TURNS: Final = {"chat": "role", "turns": "from"}
+_TURNS: Final = {"chat": "role", "dialogue": "role", "turns": "from"}
 """The key that names the speaker in each kind of conversation."""
+_LEAST_TURNS: Final = 2
+"""Of a dialogue: what is asked, and the answer."""
 _KINDS: Final = {
     "any": "",
     "chat": " as lists of messages with role and content",
+    "dialogue": " as lists of messages from the first question to the answer",
     "turns": " as lists of turns with from and value",
     "text": " as texts",
 }

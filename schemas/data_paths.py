@@ -38,9 +38,9 @@ class Record(Struct, frozen=True):
     """The columns of a record that a program uses; it ignores others."""
 
     columns: tuple[str, ...]
-    kind: Literal["any", "chat", "turns", "text"] = "any"
-    """The content of each column: lists of messages with `role` and `content`, or with `from` and
-    `value`, or texts."""
+    kind: Literal["any", "chat", "dialogue", "turns", "text"] = "any"
+    """The content of each column: lists of messages with `role` and `content`, such lists with the
+    question in them, lists with `from` and `value`, or texts."""
     renames: bool = True
     """Whether the program makes a user of a human, and an assistant of a gpt; otherwise the chat
     template meets the names that the data has."""

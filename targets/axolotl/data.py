@@ -106,7 +106,7 @@ def records(plan: Plan) -> tuple[Record, ...]:
     """The records that Axolotl reads: axolotl 0.13.2 to 0.19.0 `get_conversation_thread`.
 
     It is in prompt_strategies/chat_template.py. For pairs, prompt_strategies/dpo/chat_template.py
-    `argilla_chat` reads whole conversations.
+    `argilla_chat` reads whole conversations, and no `prompt` beside them.
     """
     if is_rewarded(plan):
         return (Record(("prompt",)),)
@@ -114,7 +114,7 @@ def records(plan: Plan) -> tuple[Record, ...]:
         return (Record(("prompt", "completion"), "text"),)  # prompt_strategies/user_defined.py
     if is_supervised(plan):
         return (FORMATS[plan.data.format or "messages"],)
-    return (Record(("chosen", "rejected"), "chat"),)
+    return (Record(("chosen", "rejected"), "dialogue"),)
 
 
 def _part(plan: Plan, path: str, split: str, most: int = 0) -> Mapping[str, Json]:

@@ -19,6 +19,7 @@ FORMS = {
     "alpaca": {"instruction": "1 + 1?", "input": "", "output": "2"},
     "pairs-of-texts": {"prompt": "1 + 1?", "chosen": "2", "rejected": "3"},
     "pairs-of-chats": {"chosen": SAID, "rejected": SAID},
+    "pairs-of-answers": {"prompt": SAID[:1], "chosen": SAID[1:], "rejected": SAID[1:]},
 }
 SUPERVISED = {
     "trl": {"chat", "sharegpt", "turns-by-from", "completion", "completion-of-chats", "text"},
@@ -27,7 +28,7 @@ SUPERVISED = {
     "ms-swift": {"chat", "sharegpt", "turns-by-from", "completion", "text", "alpaca"},
 }
 PAIRS = {
-    "trl": {"pairs-of-texts", "pairs-of-chats"},
+    "trl": {"pairs-of-texts", "pairs-of-chats", "pairs-of-answers"},
     "axolotl": {"pairs-of-chats"},
     "llamafactory": {"pairs-of-texts"},
     "ms-swift": {"pairs-of-texts"},
