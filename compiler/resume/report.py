@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from shlex import join, quote
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from tunec.compiler.diagnostics.terminal import printable
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.releases import Releases
 from tunec.compiler.resume.folder import Checkpoint
 from tunec.compiler.resume.ways import Goal, Way
 from tunec.compiler.review.screen.pen import Pen
@@ -267,12 +268,41 @@ def _data(report: Report) -> str:
             f"the Trainer skips {progress.step:,} steps of the new batch: samples are seen twice "
             "or left out"
         )
+    again = _repeated_order(report)
+    if again is not None:
+        return (
+            f"the Trainer skips {progress.step:,} steps, but {again} then deals the rest of this "
+            "epoch in the order of the first: some samples are seen twice in it, others never. A "
+            "checkpoint at the end of an epoch has no such rest; accelerate 1.15 deals it as before"
+        )
     seed = report.found.settings.seed
     kept = f" {seed}" if seed is not None else ""
     return (
         f"the Trainer skips {progress.step:,} steps: with the same batch, data and seed{kept} each "
         "step sees the samples that it would have seen"
     )
+
+
+_REPEATING: Final = {"transformers": Releases("<5.0"), "accelerate": Releases(">=1.7,<1.15")}
+"""Releases that together forget the epoch as they skip its first steps. transformers before 5.0
+trainer.py `_inner_training_loop` calls `set_epoch` before `skip_first_batches`, whose new loader
+accelerate 1.7 to 1.14 data_loader.py `DataLoaderShard.__iter__` sets to epoch 0, with its sampler.
+Both orders were tried with accelerate 0.30.1 to 1.15.0."""
+
+
+def _repeated_order(report: Report) -> str | None:
+    """The releases that repeat the first epoch's order in the rest of a later one, if they do."""
+    planned, progress = report.planned, report.found.progress
+    if planned is None or planned.facts is None or progress is None:
+        return None
+    if progress.epochs <= 1 or progress.epochs.is_integer():
+        return None
+    held = {**planned.facts.releases, **planned.facts.versions}
+    if any(
+        not held.get(name) or not known.contains(held[name]) for name, known in _REPEATING.items()
+    ):
+        return None
+    return " beside ".join(f"{name} {held[name]}" for name in _REPEATING)
 
 
 def report_json(report: Report) -> dict[str, Any]:

@@ -196,6 +196,31 @@ def test_the_plan_keeps_the_batch_and_tells_of_the_rate(tunec, tmp_path):
     assert "samples are seen twice or left out" in other
 
 
+@pytest.mark.parametrize(
+    ("target", "epoch", "repeats"),
+    [
+        ("llamafactory", 1.5, True),
+        ("llamafactory", 0.5, False),
+        ("llamafactory", 1.0, False),
+        ("axolotl", 1.5, False),
+        ("trl", 1.5, False),
+    ],
+)
+def test_releases_that_deal_a_later_epoch_as_the_first_are_named(
+    tunec, tmp_path, target, epoch, repeats
+):
+    """As LLaMA-Factory 0.9.5 did: a run resumed at 1.5 epochs had other losses from there on."""
+    folder = made(tmp_path / "checkpoint-50", PLAIN, step=50, most=100)
+    state = json.loads((folder / "trainer_state.json").read_text("utf-8"))
+    (folder / "trainer_state.json").write_text(json.dumps({**state, "epoch": epoch}), "utf-8")
+    (tmp_path / "spec.yaml").write_text(SPEC, "utf-8")
+    told = tunec("resume", folder, "--spec", tmp_path / "spec.yaml", "--target", target)
+    assert told.code == 0, told.err
+    named = "transformers 4.57.6 beside accelerate 1.11.0 then deals the rest of this epoch"
+    assert (named in told.out) is repeats
+    assert ("sees the samples that it would have seen" in told.out) is not repeats
+
+
 def test_a_tied_head_that_is_saved_too_is_no_other_model(tunec, tmp_path):
     """What transformers 5.23.0 and DeepSpeed's ZeRO 1 leave of a tied model."""
     folder = made(tmp_path / "checkpoint-500", PLAIN)
