@@ -57,12 +57,18 @@ def type_and_template(plan: Plan) -> tuple[str, str] | None:
     return _unnamed(name_of(plan.model.path))
 
 
+_OF_REWARDS: Final = ("msgspec",)
+"""What the trainer of rewards imports and no wheel of ms-swift requires; vLLM brings it, if it is
+used: ms-swift 4.0.4 to 4.6.0 rlhf_trainers/utils.py."""
+
+
 def imports(draft: Draft, version: Version) -> tuple[str, ...]:
-    """The packages that the model's loader and the optimizer import and ms-swift lacks."""
+    """The packages that loader, trainer and optimizer import, and ms-swift does not install."""
     name = name_of(draft.model.path)
     found = known_names(str(version)).get(name) or _unnamed(name)
     of_model = needed_packages(found[0]) if found else ()
-    return (*of_model, *optimizer_packages(draft, version))
+    of_rewards = _OF_REWARDS if draft.objective.kind == "grpo" else ()
+    return (*of_model, *of_rewards, *optimizer_packages(draft, version))
 
 
 def _unnamed(name: str) -> tuple[str, str] | None:

@@ -189,6 +189,15 @@ def test_what_is_compiled_against_torch_is_built_without_isolation():
     assert plan["job.packages"][0] == "flash-attn==2.8.3"
 
 
+@pytest.mark.parametrize("release", ["4.0.4", "4.3.2", "4.6.0"])
+def test_rewards_bring_what_their_trainer_imports(release):
+    objective = {"grpo": {"rewards": ["accuracy"], "generator": "transformers"}}
+    found, _ = packages({**SPEC, "objective": objective}, f"ms-swift@{release}")
+    assert "vllm" not in found
+    assert "msgspec" in found
+    assert "msgspec" not in packages(SPEC, f"ms-swift@{release}")[0]
+
+
 OF_OPTIMIZERS = {
     "lion": "bitsandbytes",
     "paged_lion_32bit": "bitsandbytes",
