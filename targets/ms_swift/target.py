@@ -100,8 +100,8 @@ def records(plan: Plan) -> tuple[Record, ...]:
         texts = Record(("prompt", "chosen", "rejected"), "text")
         return (texts, Record(("messages", "rejected_response")))
     if is_rewarded(plan):
-        prompts = ("messages", "query", "prompt", "input", "instruction", "question", "problem")
-        return tuple(Record((each,)) for each in prompts)
+        prompts = ("query", "prompt", "input", "instruction", "question", "problem")
+        return (Record(("messages",), "chat"), *(Record((each,), "text") for each in prompts))
     chats = (Record((each,)) for each in ("messages", "conversations", "conversation"))
     return (*chats, *(Record((each,), "text") for each in _ANSWERS))
 

@@ -90,6 +90,21 @@ def test_prompts_and_answers_are_texts_to_those_that_have_no_other_form(
     assert (told(tmp_path, target, format="prompt-completion") == []) is is_read
 
 
+@pytest.mark.parametrize(
+    ("record", "is_read"),
+    [
+        ({"prompt": "1 + 1?"}, True),
+        ({"prompt": SAID[:1]}, False),
+        ({"messages": SAID[:1]}, True),
+        ({"text": "1 + 1?"}, False),
+    ],
+)
+def test_what_is_rewarded_is_asked_by_texts_or_messages(tmp_path, record, is_read):
+    (tmp_path / "train.jsonl").write_text(json.dumps(record), "utf-8")
+    objective = {"grpo": {"rewards": ["accuracy"]}}
+    assert (told(tmp_path, "ms-swift", objective) == []) is is_read
+
+
 def test_a_list_of_records_is_looked_at_too(tmp_path):
     (tmp_path / "train.json").write_text(json.dumps([FORMS["text"]], indent=2), "utf-8-sig")
     (found,) = told(tmp_path, "axolotl", train="train.json")
