@@ -12,6 +12,7 @@ from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.cli.software_option import settled, software_of
 from tunec.compiler.frontend.names import is_path
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
+from tunec.compiler.lints.repository import not_one_run
 from tunec.compiler.translate.bundles import open_bundle
 from tunec.compiler.translate.foundation import SpecOptions
 from tunec.compiler.translate.to_spec import Asking, SpecResult, spec_of_files
@@ -25,10 +26,11 @@ def run(paths: list[Path], options: Namespace, session: Session) -> int:
     refuse_existing(output)
     bundle = open_bundle(paths, session.registry.readable())
     folder = next((each for each in paths if each.is_dir()), None)
-    if folder is not None and (bundle is None or bundle.root != folder):
-        raise Misuse(f"{folder} is a folder: name the files of one run")
+    is_one_run = folder is None or (bundle is not None and bundle.root == folder)
     try:
-        found = spec_of_files(paths, asking_of(options, session, output))
+        asking = asking_of(options, session, output)
+        others = () if is_one_run or folder is None else (not_one_run(folder),)
+        found = SpecResult(None, others, {}) if others else spec_of_files(paths, asking)
     except Faulty as faulty:
         found = SpecResult(None, faulty.diagnostics, faulty.sources)
     session.diagnose(found.diagnostics, found.sources)

@@ -8,6 +8,7 @@ from tunec.compiler.cli.delivery import Files, deliver, to_json
 from tunec.compiler.cli.session import OK, Misuse, Session, exit_code
 from tunec.compiler.cli.software_option import settled, software_of
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
+from tunec.compiler.lints.repository import not_one_run
 from tunec.compiler.requirements import Asked
 from tunec.compiler.translate.translate import BadSetting, Translated, given_slots, translate_files
 
@@ -73,7 +74,7 @@ def _translate(options: Namespace, session: Session) -> Translated:
     paths = [Path(each) for each in options.files]
     folder = next((each for each in paths if each.is_dir()), None)
     if folder is not None:
-        raise Misuse(f"{folder} is a folder: name the files of one run")
+        return Translated({}, (not_one_run(folder),))
     return translate_files(paths, asked, targets, environment, given=given, without=options.without)
 
 

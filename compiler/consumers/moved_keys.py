@@ -81,6 +81,8 @@ class Carry(Struct, frozen=True):
     """What is lost of it for the keys found; empty: nothing."""
     texts: Callable[[Mapping[str, Any]], Mapping[str, str]] = field(default=lambda _: {})
     """The texts of further files that the other program's keys name, by their names."""
+    is_default: bool = False
+    """Whether this is what the program does without a key; `keys` only show that it is its file."""
 
 
 def renamed(old: str, new: str, source: str) -> Moved:

@@ -162,6 +162,8 @@ _OF_MAKERS: Final = re.compile(
 """haotian-liu/LLaVA c121f04, lm-sys/FastChat 0e6d3e4, OpenGVLab/InternVL 2410d1d, QwenLM/Qwen3-VL
 9658872, huggingface/alignment-handbook and artidoro/qlora 00e5ad2: scripts that pass their flags to
 TrainingArguments."""
+_SWIFT: Final = re.compile(r"(\A|/)swift/cli/(sft|rlhf)\.py\Z")
+"""ms-swift 4.0.4 to 4.6.0 cli/main.py `ROUTE_MAPPING`: what `swift sft` starts, by its file."""
 _OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z|(\A|/)(swift[/.]cli|open_instruct)[/.]")
 """Programs with their own training loop or defaults that share some of the flags: example scripts
 of transformers, ms-swift (ms-swift 3.0 swift/llm/argument), and Open Instruct with its own losses
@@ -220,6 +222,8 @@ def _by_program(program: str, keys: set[str]) -> str | None:
     first = program.partition(" ")[0].partition(".")[0]
     if first in _PROGRAMS:
         return _PROGRAMS[first]
+    if _SWIFT.search(program):
+        return "ms-swift"
     if _OWN_LOOP.search(program):
         return OWN
     if trains := _OPENRLHF.search(program):

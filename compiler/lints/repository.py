@@ -290,6 +290,12 @@ def unreadable(path: Path, why: object) -> Diagnostic:
     return replace(found, severity="note") if is_data else found
 
 
+def not_one_run(folder: Path) -> Diagnostic:
+    """The fault of a folder where the files of one run are named."""
+    at = start_of(str(folder))
+    return error("E0201", f"{folder} is a folder", at, help="name the files of one run")
+
+
 _LIBRARIES: Final = (
     *("peft", "transformers", "trl", "accelerate", "deepspeed", "diffusers", "bitsandbytes"),
     *("llamafactory", "llmtuner", "axolotl", "ms-swift", "verl", "openrlhf", "alignment-handbook"),

@@ -8,7 +8,8 @@ from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.consumers.moved_keys import MOVED, Carry, Moved
-from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.kinds import kind_of, known_keys
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Dialect, File, Json, Target
@@ -17,6 +18,7 @@ from tunec.compiler.translate.leftovers import Read
 from tunec.compiler.translate.program_defaults import differing
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.statements import dialect_of
+from tunec.schemas.source import start_of
 
 _SHARED: Final = (*TRL, "hf", "model", "peft", "deepspeed", "accelerate")
 """Kinds of files that mean the same, whichever target writes them."""
@@ -96,7 +98,14 @@ def _told(
             for key in (each for each in carry.keys if each in reads):
                 slots = _of_no_rows(carry) if is_through else carry.slots
                 texts = carry.texts(there) if keys else {}
-                yield CarriedKey(reads[key], keys or {}, slots, carry.apart(there), texts)
+                read = _unsaid(document, keys) if carry.is_default and keys else reads[key]
+                yield CarriedKey(read, keys or {}, slots, carry.apart(there), texts)
+
+
+def _unsaid(document: Document, keys: Mapping[str, Json]) -> Read:
+    """A key that a document leaves out, by its name in the other program."""
+    (name, value), *_ = keys.items()
+    return Read(name, Place(document, name, Node(start_of(document.name), value)), "default")
 
 
 _SETS: Final = "datasets"

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from math import prod
 from typing import Any, Final
 
 from packaging.version import Version
@@ -15,6 +14,7 @@ from tunec.compiler.read import WRONG_SHAPE, found_plain, settle
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Dialect, Json, Target, refused
 from tunec.compiler.translate.admission import schema_of
+from tunec.compiler.translate.batch_faults import other_steps
 from tunec.compiler.translate.drafts import Draft, Row, undecided
 from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.compiler.translate.sources import Sources
@@ -26,6 +26,7 @@ _COMMAND: Final = ("launcher", "script")
 """Keys without which a launch script starts nothing."""
 _PROCESSES: Final = ("nodes", "per_node")
 """Keys of a launcher that counts processes, which no default can know."""
+_SLOTS: Final = {"nodes": "devices.nodes", "per_node": "devices.per_node"}
 _ONE_PROCESS: Final = "python"
 """The launcher that starts one process, and counts none."""
 _WHY: Final = dict.fromkeys(
@@ -59,36 +60,9 @@ def faults_of(
         *(_unsaid(target, slot, reason, sources) for slot, reason in lacking.items()),
         *_losses(asked, drafts, known, sources),
         *_left_open(target, drafts, filled, (*known.values, *lacking)),
-        *_other_steps(target, drafts, filled, sources),
+        *other_steps(target, drafts, known, filled, sources),
     ]
     return found if lacking else [*found, *_refused_by(asked, drafts, filled, dialect)]
-
-
-_PARTS: Final = ("batch.micro", "batch.accumulation", "parallel.data")
-_STEP: Final = "batch.global"
-
-
-def _other_steps(
-    target: Target, drafts: Sequence[Draft], filled: Partial, sources: Sources
-) -> Iterator[Diagnostic]:
-    """An error if defaults for parts of the batch make another one than the files set."""
-    rows = [row for draft in drafts for row in draft.rows]
-    is_divided = any(_PARTS[0] in row.entry.slots for row in rows)
-    is_whole = any(_STEP in row.entry.slots for row in rows)
-    is_known = all(slot in filled.values for slot in (*_PARTS, _STEP))
-    if not is_divided or is_whole or not is_known or not sources.is_written(_STEP):
-        return
-    total, parts = filled.values[_STEP], [filled.values[slot] for slot in _PARTS]
-    if (step := prod(parts)) != total:
-        slots = " x ".join(f"{slot} {n}" for slot, n in zip(_PARTS, parts, strict=True))
-        yield Diagnostic(
-            "E0906",
-            "error",
-            f"{target.name} would train on {step} samples a step, and not on {total}",
-            (sources.label(_STEP),),
-            (f"{slots} = {step}",),
-            help="give a --set batch.micro=VALUE that divides it over the processes",
-        )
 
 
 def nothing(target: Target) -> Diagnostic:
@@ -112,7 +86,8 @@ def _needed(drafts: Sequence[Draft], sources: Sources, dialect: Dialect) -> dict
         for key in _missing(draft, dialect):
             rows = [row for row in draft.rows if _holds(key, row.entry.keys)]
             slot = next((row.needs or row.entry.slots[0] for row in rows if row.entry.slots), None)
-            found.setdefault(slot or key, f"{draft.file.name} {_WHY.get(key, f'needs {key}')}")
+            slot = slot or _SLOTS.get(key, key)
+            found.setdefault(slot, f"{draft.file.name} {_WHY.get(key, f'needs {key}')}")
         for row in (each for each in draft.rows if not _is_kept(each, draft)):
             told = [slot for slot in row.entry.slots if sources.is_written(slot)]
             lacks = [slot for slot in told if slot not in said]

@@ -76,12 +76,22 @@ def with_consequences(
 # ── processes and batches ────────────────────────────────────────────────────────────────────────
 
 
+_STARTING: Final = ("torchrun", "deepspeed", "accelerate")
+
+
 def _world(known: _Known) -> Iterator[Definition]:
     devices = known.counts("devices.nodes", "devices.per_node")
-    starts = known["launch.launcher"] in ("torchrun", "deepspeed", "accelerate")
+    starts = known["launch.launcher"] in _STARTING
     if devices and starts and known.is_written("devices.per_node"):
         reason = "one process a device"
         yield from known.follows("parallel.world", devices[0] * devices[1], reason)
+
+
+def _one_machine(known: _Known) -> Iterator[Definition]:
+    """One machine, whose processes a launcher starts without a flag for more."""
+    is_open = known["devices.nodes"] is None and known["devices.per_node"] is None
+    if is_open and known.is_written("parallel.world") and known["launch.launcher"] in _STARTING:
+        yield from known.follows("devices.nodes", 1, "no flag names another machine")
 
 
 def _nodes(known: _Known) -> Iterator[Definition]:
@@ -226,7 +236,9 @@ def _autocast(known: _Known, engines: Sequence[str]) -> Iterator[Definition]:
         yield from known.follows("states.autocast", False, reason, "parallel.engine")
 
 
-_COUNTS: Final[tuple[_Rule, ...]] = (_world, _nodes, _per_node, _whole, _data, _format)
+_COUNTS: Final[tuple[_Rule, ...]] = (
+    *(_world, _one_machine, _nodes, _per_node, _whole, _data, _format),
+)
 _RULES: Final[tuple[_Rule, ...]] = (*(_accumulation, _micro, _global, _scaling, _length, _warmup),)
 
 

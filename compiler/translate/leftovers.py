@@ -251,9 +251,12 @@ def _unsaid(run: LintContext, document: Document, path: str, value: Any) -> Fate
 def _default_in_schema(run: LintContext, document: Document, path: str) -> Iterator[Any]:
     """The default of a key in the schema of a document's reader, if that has one."""
     file, target = document.file, document.target
-    name = file.schema(dialect_of(run, target)) if file and target and file.schema else None
-    field: Mapping[str, Any] = {} if name is None else schema(name)
-    for part in path.split("."):
+    if file is None or target is None:
+        return
+    name, schema_of = file.block or ("", file.schema)
+    found = None if schema_of is None else schema_of(dialect_of(run, target))
+    field: Mapping[str, Any] = {} if found is None else schema(found)
+    for part in path.removeprefix(f"{name}.").split("."):
         field = field.get("properties", {}).get(part, {})
     if "default" in field:
         yield field["default"]

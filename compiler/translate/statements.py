@@ -4,7 +4,7 @@ A row for another engine or method does not apply to this run, so its defaults d
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.lints.context import LintContext
@@ -37,9 +37,22 @@ def said_by(run: LintContext) -> Iterator[_Row]:
 
 def _of(run: LintContext, document: Document, target: Target, file: str) -> Iterator[_Row]:
     dialect = dialect_of(run, target)
+    hidden = _COUNTS if _is_on_every_device(document) else frozenset[str]()
     for entry, each in read_rows(target, {file: document.flat}, dialect):
         is_written = each.rank == Rank.OBSERVED
-        yield entry, replace(each, author=document.name) if is_written else each
+        if is_written or each.slot not in hidden:
+            yield entry, replace(each, author=document.name) if is_written else each
+
+
+_COUNTS: Final = frozenset({"parallel.world", "devices.per_node"})
+
+
+def _is_on_every_device(document: Document) -> bool:
+    """Whether a command starts a process on each device that it finds.
+
+    deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`: without --num_gpus.
+    """
+    return document.value("launcher") == "deepspeed" and "per_node" not in document.found
 
 
 def with_defaults(ledger: Ledger, rows: Iterable[_Row]) -> Ledger:

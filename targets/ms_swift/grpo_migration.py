@@ -277,7 +277,6 @@ LEAVES: Final = (
     gone("log_entropy", _MIXIN, _LOGS),
     gone("log_rollout_offpolicy_metrics", _MIXIN, _LOGS),
     gone("dataset_num_proc", _GRPO, "one process prepares the samples"),
-    gone("padding_free", _GRPO, "batches are padded: the same, with more memory"),
     gone(
         "columns",
         "ms-swift 4.0.4 to 4.6.0 arguments/base_args/data_args.py",

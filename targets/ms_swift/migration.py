@@ -126,6 +126,12 @@ def _stream(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"dataset_streaming": True} if found["streaming"] is True else {}
 
 
+def _unpadded(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Rows without padding, if they are packed: TRL cuts no others to the maximum length."""
+    is_packed = found.get("packing") is True
+    return {"padding_free": found["padding_free"]} if is_packed else {}
+
+
 def _kernel(found: Mapping[str, Json]) -> Mapping[str, Json]:
     word = found["attn_impl"]
     return {"attn_implementation": word} if word == "flash_attention_3" else {}
@@ -133,7 +139,6 @@ def _kernel(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 _IN_BOTH: Final = (
     _renamed("dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"),
-    _renamed("padding_free", f"{_TEMPLATE}; trl trainer/sft_config.py"),
     _renamed("router_aux_loss_coef", f"{_MODEL}; trl trainer/sft_config.py, grpo_config.py"),
     _renamed("model_revision", f"{_MODEL}; trl trainer/model_config.py"),
 )
@@ -182,6 +187,12 @@ CARRIES: Final = (
             (_evaluated_parts, ("schedule.evaluation_steps",)),
         )
     ),
+    Carry(
+        ("padding_free",),
+        _unpadded,
+        f"{_TEMPLATE}; trl 0.18.2 to 1.16.0 trainer/sft_trainer.py: a warning",
+        beside=("packing",),
+    ),
     *_IN_BOTH,
     *grpo.CARRIES,
 )
@@ -214,6 +225,7 @@ TAKES: Final = (
         lambda found: {"streaming": True} if found["dataset_streaming"] is True else {},
         f"trl scripts/utils.py `ScriptArguments`; {_DATA}",
     ),
+    _renamed("padding_free", f"{_TEMPLATE}; trl trainer/sft_config.py"),
     *_IN_BOTH,
 )
 """The other way of `CARRIES`."""
@@ -285,6 +297,12 @@ LEAVES: Final = (
         "logits are computed as TRL's trainer does",
         "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py",
         False,
+    ),
+    gone("padding_free", _TEMPLATE, "batches are padded: the same, with more memory"),
+    gone(
+        "vit_gradient_checkpointing",
+        "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py",
+        "the part that reads images recomputes where the model does: the same numbers",
     ),
     *_other(("experts_impl",), "the model's own experts are run", _MODEL),
 )

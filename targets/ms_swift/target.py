@@ -141,6 +141,7 @@ CONFIG: Final = File(
     leaves=LEAVES,
     defaults=ANSWERS.does,
     names=("deepspeed",),
+    reads_powers=True,
 )
 
 

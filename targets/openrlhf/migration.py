@@ -1,8 +1,10 @@
 """OpenRLHF's flags without a slot: what other trainers do instead."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Moved, gone, one_of
+from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, one_of
+from tunec.compiler.target import Json
 from tunec.targets.openrlhf.packages import SOURCE
 from tunec.targets.scripts.command import FLAGS
 
@@ -18,6 +20,34 @@ def _unless(flag: str, instead: str, *values: Any) -> Moved:
     return gone(f"{FLAGS}.{flag}", _PARSERS, instead, changes_nothing=one_of(*values))
 
 
+_SAVES: Final = f"{FLAGS}.ckpt.save_steps"
+
+
+def _never(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """No checkpoint before the end, unless there is a number of steps."""
+    every = found.get(_SAVES, -1)
+    return {"save_strategy": "no"} if isinstance(every, int) and every < 1 else {}
+
+
+CARRIES: Final = tuple(
+    Carry(
+        (key,),
+        _never,
+        f"{SOURCE} trainer/sft_trainer.py, dpo_trainer.py `fit`: save_steps -1 is infinite",
+        beside=() if key == _SAVES else (_SAVES,),
+        slots=("schedule.save_steps",),
+        is_default=key != _SAVES,
+    )
+    for key in (_SAVES, f"{FLAGS}.model.model_name_or_path")
+)
+_PACKED: Final = f"{FLAGS}.ds.packing_samples"
+UNPADDED: Final = Carry(
+    (_PACKED,),
+    lambda found: {"padding_free": True} if found[_PACKED] is True else {},
+    f"{SOURCE} datasets/reward_dataset.py `packing_collate_fn`: the pairs of a micro batch in one "
+    "row, with the loss of each; trl 0.17.0 to 1.16.0 trainer/dpo_config.py",
+    slots=("data.packing",),
+)
 LEAVES: Final = (
     _other("ckpt.path", "checkpoints lie below the output"),
     _other("ckpt.max_mem", "the number of checkpoints bounds them"),

@@ -22,7 +22,7 @@ from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.huggingface.text_layers import SAME_NAMES, layer_names
 from tunec.targets.openrlhf.engine import ENGINE, SETTINGS
-from tunec.targets.openrlhf.migration import LEAVES
+from tunec.targets.openrlhf.migration import CARRIES, LEAVES, UNPADDED
 from tunec.targets.openrlhf.model import (
     ADAPTER,
     CHECKPOINTING,
@@ -121,6 +121,7 @@ def _file(name: str, *, of_pairs: bool) -> File:
         file,
         when=(lambda plan: plan.objective.kind == "dpo") if of_pairs else is_supervised,
         phrases=(EVERY_LAYER,),
+        carries=(*CARRIES, *((UNPADDED,) if of_pairs else ())),
         leaves=LEAVES,
         # trainer/sft_trainer.py `fit`: each micro batch; datasets/sft_dataset.py
         defaults=answers_alone(averaging_tokens(across=False)),

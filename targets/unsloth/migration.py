@@ -29,7 +29,14 @@ ANSWERS: Final = answers_by("training.train_on_completions", False, True, CONFIG
 CARRIES: Final = (
     ANSWERS.carry,
     Carry((_SAVES,), _never, _SAVING, slots=("schedule.save_steps",)),
-    Carry(("model",), _never, _SAVING, beside=(_SAVES,), slots=("schedule.save_steps",)),
+    Carry(
+        ("model",),
+        _never,
+        _SAVING,
+        beside=(_SAVES,),
+        slots=("schedule.save_steps",),
+        is_default=True,
+    ),
 )
 _PRESET: Final = "a key of presets of Unsloth's Studio, for its forms: `unsloth train` refuses it"
 LEAVES: Final = (

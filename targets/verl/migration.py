@@ -1,33 +1,33 @@
-"""verl's keys without a slot: TRL's keys for them, or what TRL does instead."""
+"""verl's keys without a slot, and TRL's keys for them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, one_of, only_here
+from tunec.compiler.consumers.moved_keys import Carry
 from tunec.compiler.target import Json
 from tunec.targets.verl.packages import SOURCE
-from tunec.targets.verl.rewards import ACTOR, REFERENCE, ROLLOUT
+from tunec.targets.verl.rewards import ACTOR, ROLLOUT
 
 Values = Mapping[str, Json]
 
-_YAML: Final = f"{SOURCE} trainer/config/ppo_trainer.yaml"
-_LOSS: Final = (
+YAML: Final = f"{SOURCE} trainer/config/ppo_trainer.yaml"
+LOSS: Final = (
     f"{SOURCE} trainer/ppo/core_algos.py `compute_policy_loss_vanilla`, `compute_policy_loss_gspo`,"
     " workers/utils/losses.py `ppo_loss`; trl 0.22.0 to 1.16.0 trainer/grpo_trainer.py "
     "`_compute_loss`"
 )
-_LOOP: Final = (
+LOOP: Final = (
     "verl 0.8.0 trainer/ppo/ray_trainer.py, 0.9.0 to 0.9.1 trainer/ppo/v1/trainer_base.py `fit`"
 )
 _SAMPLING: Final = f"{SOURCE} workers/config/rollout.py; trl 0.18.2 to 1.16.0 grpo_config.py"
-_ESTIMATOR: Final = "algorithm.adv_estimator"
-_MODE: Final = f"{ACTOR}.policy_loss.loss_mode"
+ESTIMATOR: Final = "algorithm.adv_estimator"
+MODE: Final = f"{ACTOR}.policy_loss.loss_mode"
 _AVERAGE: Final = f"{ACTOR}.loss_agg_mode"
-_CORRECTION: Final = "algorithm.rollout_correction"
+CORRECTION: Final = "algorithm.rollout_correction"
 
 
 def _is_vanilla(found: Values) -> bool:
-    return found.get(_MODE) in (None, "vanilla")
+    return found.get(MODE) in (None, "vanilla")
 
 
 def _in_grpo(
@@ -36,9 +36,9 @@ def _in_grpo(
     """A key that counts in a run that compares answers within their group."""
 
     def written(found: Values) -> Values | None:
-        return write(found) if found.get(_ESTIMATOR) == "grpo" else {}
+        return write(found) if found.get(ESTIMATOR) == "grpo" else {}
 
-    around = tuple(each for each in (_ESTIMATOR, *beside) if each != key)
+    around = tuple(each for each in (ESTIMATOR, *beside) if each != key)
     return Carry((key,), written, source, beside=around, **more)
 
 
@@ -56,10 +56,10 @@ def _bounds(key: str, other: str) -> Carry:
     """A bound of the ratio, which each loss counts from one."""
 
     def write(found: Values) -> Values:
-        is_same = _is_vanilla(found) or found.get(_MODE) == "gspo"
+        is_same = _is_vanilla(found) or found.get(MODE) == "gspo"
         return {other: found[key]} if is_same and found[key] is not None else {}
 
-    return _in_grpo(key, write, _LOSS, _MODE)
+    return _in_grpo(key, write, LOSS, MODE)
 
 
 def _bounded_twice(found: Values) -> Values:
@@ -69,14 +69,14 @@ def _bounded_twice(found: Values) -> Values:
 
 def _uncorrected(found: Values) -> Values:
     """verl scores answers with the trained model, unless a key asks for another correction."""
-    is_own = any(found.get(f"{_CORRECTION}.{key}") for key in ("rollout_is", "rollout_rs"))
-    is_scored = not found.get(f"{_CORRECTION}.bypass_mode") and not is_own
+    is_own = any(found.get(f"{CORRECTION}.{key}") for key in ("rollout_is", "rollout_rs"))
+    is_scored = not found.get(f"{CORRECTION}.bypass_mode") and not is_own
     return {"vllm_importance_sampling_correction": False} if is_scored else {}
 
 
 def _by_sequence(found: Values) -> Values:
     is_mean = found.get(_AVERAGE) == "seq-mean-token-mean"
-    return {"importance_sampling_level": "sequence"} if found[_MODE] == "gspo" and is_mean else {}
+    return {"importance_sampling_level": "sequence"} if found[MODE] == "gspo" and is_mean else {}
 
 
 def _entropy(found: Values) -> Values:
@@ -94,36 +94,37 @@ def _scales(found: Values) -> Values | None:
 _OF_THE_LOSS: Final = (
     _bounds(f"{ACTOR}.clip_ratio_low", "epsilon"),
     _bounds(f"{ACTOR}.clip_ratio_high", "epsilon_high"),
-    _in_grpo(_ESTIMATOR, _bounded_twice, _LOSS, _MODE, f"{ACTOR}.clip_ratio_c"),
-    _renamed(f"{ACTOR}.clip_ratio_c", "delta", _LOSS),
+    _in_grpo(ESTIMATOR, _bounded_twice, LOSS, MODE, f"{ACTOR}.clip_ratio_c", is_default=True),
+    _renamed(f"{ACTOR}.clip_ratio_c", "delta", LOSS),
     _in_grpo(
-        _ESTIMATOR,
+        ESTIMATOR,
         _uncorrected,
         f"{SOURCE} trainer/config/algorithm.py `RolloutCorrectionConfig`; trl 0.23.0 to 1.16.0: on "
         "by default",
-        *(f"{_CORRECTION}.{key}" for key in ("rollout_is", "rollout_rs", "bypass_mode")),
+        *(f"{CORRECTION}.{key}" for key in ("rollout_is", "rollout_rs", "bypass_mode")),
+        is_default=True,
     ),
-    _in_grpo(_MODE, _by_sequence, _LOSS, _AVERAGE),
-    _in_grpo(f"{ACTOR}.entropy_coeff", _entropy, _LOSS, _AVERAGE),
+    _in_grpo(MODE, _by_sequence, LOSS, _AVERAGE),
+    _in_grpo(f"{ACTOR}.entropy_coeff", _entropy, LOSS, _AVERAGE),
     _in_grpo(
         "algorithm.norm_adv_by_std_in_grpo",
         _scales,
         f"{SOURCE} trainer/ppo/core_algos.py `compute_grpo_outcome_advantage`; trl "
         "trainer/grpo_config.py `scale_rewards`",
     ),
-    _renamed(f"{ACTOR}.ppo_epochs", "num_iterations", f"{_YAML}; trl trainer/grpo_config.py"),
+    _renamed(f"{ACTOR}.ppo_epochs", "num_iterations", f"{YAML}; trl trainer/grpo_config.py"),
 )
 
 
 # ── batches and answers ──────────────────────────────────────────────────────────────────────────
 
-_PROMPTS: Final = "data.train_batch_size"
+PROMPTS: Final = "data.train_batch_size"
 _MINI: Final = f"{ACTOR}.ppo_mini_batch_size"
 
 
 def _generated(found: Values) -> Values:
     """The answers of one generation, if several steps train on them."""
-    prompts, mini = found.get(_PROMPTS, 1024), found.get(_MINI, 256)
+    prompts, mini = found.get(PROMPTS, 1024), found.get(_MINI, 256)
     answers = found.get(f"{ROLLOUT}.n", 1)
     is_known = all(isinstance(each, int) for each in (prompts, mini, answers))
     if not is_known or prompts == mini or prompts % mini:
@@ -142,10 +143,11 @@ _OF_ANSWERS: Final = (
         Carry(
             (key,),
             _generated,
-            f"{_LOOP}; trl 0.18.2 to 1.16.0 trainer/grpo_config.py `GRPOConfig.__post_init__`",
+            f"{LOOP}; trl 0.18.2 to 1.16.0 trainer/grpo_config.py `GRPOConfig.__post_init__`",
             beside=(other, f"{ROLLOUT}.n"),
+            is_default=key == _MINI,
         )
-        for key, other in ((_PROMPTS, _MINI), (_MINI, _PROMPTS))
+        for key, other in ((PROMPTS, _MINI), (_MINI, PROMPTS))
     ),
     _renamed(f"{ROLLOUT}.top_p", "top_p", _SAMPLING),
     _in_grpo(f"{ROLLOUT}.top_k", _most, _SAMPLING),
@@ -158,7 +160,7 @@ _OF_ANSWERS: Final = (
 # ── the loop ─────────────────────────────────────────────────────────────────────────────────────
 
 _SAVES: Final = "trainer.save_freq"
-_ANY: Final = ("trainer.total_epochs", "data.train_files", "data.max_length", _ESTIMATOR)
+_ANY: Final = ("trainer.total_epochs", "data.train_files", "data.max_length", ESTIMATOR)
 """Keys of which almost every file has one."""
 
 
@@ -200,7 +202,7 @@ def _answers_of_each(found: Values) -> Values:
 _SAVING: Final = Carry(
     (_SAVES,),
     _never,
-    f"{_LOOP}, trainer/sft_trainer.py `fit`: below 1 none; transformers trainer.py",
+    f"{LOOP}, trainer/sft_trainer.py `fit`: below 1 none; transformers trainer.py",
     slots=("schedule.save_steps",),
 )
 _OF_BOTH: Final = (
@@ -218,7 +220,7 @@ REWARDED_CARRIES: Final = (
     *_OF_BOTH,
     *_OF_THE_LOSS,
     *_OF_ANSWERS,
-    _in_grpo("data.shuffle", _in_order, f"{_YAML}; trl trainer/grpo_config.py `shuffle_dataset`"),
+    _in_grpo("data.shuffle", _in_order, f"{YAML}; trl trainer/grpo_config.py `shuffle_dataset`"),
     Carry(
         ("data.truncation",),
         _is_never_cut,
@@ -228,173 +230,15 @@ REWARDED_CARRIES: Final = (
     Carry(
         ("trainer.val_before_train",),
         _at_first,
-        f"{_LOOP}; transformers `eval_on_start`",
+        f"{LOOP}; transformers `eval_on_start`",
         beside=("trainer.test_freq",),
     ),
     _in_grpo(
-        _ESTIMATOR,
+        ESTIMATOR,
         _answers_of_each,
-        f"{_LOOP} `_validate`; trl 0.27.0 to 1.16.0 trainer/grpo_config.py",
+        f"{LOOP} `_validate`; trl 0.27.0 to 1.16.0 trainer/grpo_config.py",
         *("trainer.test_freq", f"{ROLLOUT}.val_kwargs.n"),
+        is_default=True,
     ),
 )
 """The keys of `main_ppo`."""
-
-
-# ── what TRL has no key for ──────────────────────────────────────────────────────────────────────
-
-_GROUPS: Final = (
-    "TRL's GRPO compares answers within their group: it trains no critic, and other estimators are "
-    "other scripts, such as `trl rloo`"
-)
-_POLICY: Final = "TRL's GRPO has no such loss"
-_TURNS: Final = "TRL's script runs one turn for each prompt: several turns need one's own"
-_CLASSIFIER: Final = (
-    "TRL takes a reward model by its name in `reward_funcs`: --set objective.rewards=NAME"
-)
-_SHARED: Final = "a sequence is split over devices, of which there is no plan: set it to 1"
-_SCORED: Final = "answers are scored as many at a time as they are trained: the same numbers"
-_ENGINE: Final = "vLLM runs as it does by default: the same answers"
-_PROFILE: Final = "no profile is written"
-_EVALUATED: Final = "held-out prompts are answered as those for training are: it evaluates alone"
-_WAITS: Final = "the same training, by other ways of starting and waiting"
-_MEMORY: Final = "it changes where weights and numbers are, and no result"
-
-
-def _each(keys: Iterable[str], instead: str, source: str = _YAML) -> Iterator[Moved]:
-    yield from (gone(key, source, instead) for key in keys)
-
-
-_SEVERAL: Final = "no whole number of steps, of `ppo_mini_batch_size` prompts each, trains on it"
-_OLD: Final = (
-    "verl before 0.8 makes its samples of such columns: TRL takes messages, or prompt and "
-)
-_ONLY_HERE: Final = (
-    only_here(_PROMPTS, _LOOP, _SEVERAL),
-    only_here("data.truncation", _YAML, "TRL's GRPO cuts no prompt", "left", "right", "middle"),
-    only_here(f"{ACTOR}.entropy_coeff", _LOSS, "TRL adds its mean over tokens, this is another"),
-    only_here(
-        _ESTIMATOR,
-        f"{SOURCE} trainer/ppo/core_algos.py `AdvantageEstimator`",
-        _GROUPS,
-        *("gae", "remax", "rloo", "rloo_vectorized", "opo", "gpg", "grpo_passk", "gdpo"),
-        *("reinforce_plus_plus", "reinforce_plus_plus_baseline", "optimal_token_baseline"),
-        "tir_optimal_token_baseline",
-    ),
-    only_here(
-        _MODE,
-        f"{SOURCE} trainer/ppo/core_algos.py `register_policy_loss`",
-        _POLICY,
-        *("gpg", "clip_cov", "kl_cov", "geo_mean", "cispo", "sapo", "bypass_mode"),
-    ),
-    only_here(
-        "algorithm.use_kl_in_reward", _LOOP, "TRL's GRPO has the divergence in its loss", True
-    ),
-    only_here("algorithm.use_pf_ppo", _LOOP, "TRL draws no answers again by their rewards", True),
-    only_here(_CORRECTION, _YAML, "TRL corrects vLLM's probabilities by keys of its own"),
-    only_here(f"{ROLLOUT}.multi_turn", _YAML, _TURNS),
-    only_here("reward_model", _YAML, _CLASSIFIER),
-    only_here("reward.reward_model", _YAML, _CLASSIFIER),
-    only_here("data.custom_cls", _YAML, "TRL's script loads data by `datasets` alone"),
-    only_here("data.sampler", _YAML, "TRL's script draws prompts at random"),
-    *(
-        only_here(f"{part}.ulysses_sequence_parallel_size", _YAML, _SHARED)
-        for part in (ACTOR, REFERENCE, f"{ACTOR}.fsdp_config", f"{REFERENCE}.fsdp_config")
-    ),
-)
-
-_OF_SFT: Final = f"{SOURCE} trainer/config/sft_trainer_engine.yaml"
-_COLUMNS: Final = ("prompt_key", "response_key", "prompt_dict_keys", "response_dict_keys")
-LEAVES: Final = (
-    *_each(
-        ("trainer.device", "trainer.resume_mode", "trainer.max_critic_ckpt_to_keep", "hydra"),
-        _WAITS,
-    ),
-    *(
-        only_here(f"data.{key}", _OF_SFT, f"{_OLD}completion, which the data must hold")
-        for key in _COLUMNS
-    ),
-    only_here(
-        "model.partial_pretrain",
-        _OF_SFT,
-        "verl before 0.8 names the model so: --set model.path=NAME",
-    ),
-    only_here(
-        "data.micro_batch_size",
-        _OF_SFT,
-        "verl before 0.8 counts the samples of all devices: --set batch.micro=NUMBER",
-    ),
-)
-"""What TRL does without keys of the SFT trainer."""
-REWARDED_LEAVES: Final = (
-    *_ONLY_HERE,
-    *LEAVES[:4],
-    *_each(("critic",), "a critic is trained by `algorithm.adv_estimator: gae` alone"),
-    gone("algorithm.kl_ctrl", _YAML, "it belongs to `algorithm.use_kl_in_reward`"),
-    *_each(
-        (
-            *(f"{part}.log_prob_micro_batch_size" for part in (ROLLOUT, REFERENCE)),
-            *(f"{part}.log_prob_micro_batch_size_per_gpu" for part in (ROLLOUT, REFERENCE)),
-            *(f"{part}.log_prob_use_dynamic_bsz" for part in (ROLLOUT, REFERENCE)),
-            *(f"{part}.log_prob_max_token_len_per_gpu" for part in (ROLLOUT, REFERENCE)),
-        ),
-        _SCORED,
-    ),
-    *_each(
-        (
-            *(f"{ACTOR}.use_dynamic_bsz", f"{ACTOR}.ppo_max_token_len_per_gpu"),
-            f"{ACTOR}.ppo_micro_batch_size",
-        ),
-        "the answers of a device are counted: the same steps, in other parts",
-    ),
-    *_each(
-        (
-            *(f"{REFERENCE}.fsdp_config.{name}" for name in ("param_offload", "forward_prefetch")),
-            *(f"{REFERENCE}.strategy", f"{ROLLOUT}.layered_summon", f"{ROLLOUT}.load_format"),
-            *("actor_rollout_ref.model.use_shm", f"{ROLLOUT}.multi_stage_wake_up"),
-            *("actor_rollout_ref.model.use_remove_padding", f"{ROLLOUT}.checkpoint_engine"),
-            *("actor_rollout_ref.model.use_fused_kernels", f"{ACTOR}.use_prefix_grouper"),
-            *("actor_rollout_ref.model.fused_kernel_options", f"{ACTOR}.entropy_checkpointing"),
-            *(f"{part}.use_torch_compile" for part in (ACTOR, REFERENCE)),
-            *(f"{part}.entropy_from_logits_with_chunking" for part in (ACTOR, REFERENCE)),
-            f"{REFERENCE}.entropy_checkpointing",
-        ),
-        _MEMORY,
-    ),
-    *_each(
-        (
-            *(f"{ROLLOUT}.{name}" for name in ("enable_chunked_prefill", "enforce_eager", "mode")),
-            *(f"{ROLLOUT}.{name}" for name in ("max_num_batched_tokens", "max_num_seqs")),
-            f"{ROLLOUT}.enable_prefix_caching",
-            f"{ROLLOUT}.engine_kwargs.vllm.disable_mm_preprocessor_cache",
-            f"{ROLLOUT}.engine_kwargs.vllm.compilation_config",
-            *(f"{ROLLOUT}.engine_kwargs.{name}" for name in ("sglang.attention_backend", "trtllm")),
-            *(f"{ROLLOUT}.{name}" for name in ("sglang_rollout_mode", "server")),
-        ),
-        _ENGINE,
-    ),
-    *_each(
-        (
-            *("global_profiler", f"{ACTOR}.profiler", f"{REFERENCE}.profiler", f"{ROLLOUT}.trace"),
-            "trainer.log_val_generations",
-        ),
-        _PROFILE,
-    ),
-    *_each((f"{ROLLOUT}.val_kwargs", "data.val_batch_size"), _EVALUATED),
-    gone(
-        "trainer.val_before_train",
-        _LOOP,
-        "nothing is evaluated before training",
-        changes_nothing=one_of(True, False),
-    ),
-    *_each(
-        ("actor_rollout_ref.nccl_timeout", "trainer.use_legacy_worker_impl"),
-        _WAITS,
-    ),
-    gone(
-        f"{ACTOR}.checkpoint.save_contents",
-        _YAML,
-        "checkpoints hold weights and what a run continues with",
-    ),
-)
-"""What TRL does without keys of `main_ppo`."""

@@ -26,7 +26,8 @@ from tunec.targets.trainers import (
     writing_text,
 )
 from tunec.targets.verl.engine import ALWAYS_SO, engine
-from tunec.targets.verl.migration import CARRIES, LEAVES, REWARDED_CARRIES, REWARDED_LEAVES
+from tunec.targets.verl.leaves import LEAVES, REWARDED_LEAVES
+from tunec.targets.verl.migration import CARRIES, REWARDED_CARRIES
 from tunec.targets.verl.model import every_layer, model
 from tunec.targets.verl.optimizer import optimizer
 from tunec.targets.verl.packages import (

@@ -222,7 +222,15 @@ def test_what_accelerate_writes_for_tpus_is_no_obstacle():
 def test_a_run_of_which_nothing_is_written_is_an_error(tunec, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = "--model Qwen/Qwen3-8B --dataset a.jsonl --learning_rate 1e-4"
-    Path("t.sh").write_text(f"python swift/cli/sft.py {words}\n", "utf-8")
+    Path("t.sh").write_text(f"python swift/cli/pt.py {words}\n", "utf-8")
     result = tunec("translate", "t.sh", "--to", "trl")
     assert result.code == 1
     assert "the files set nothing that trl can express" in result.err
+
+
+@pytest.mark.parametrize("target", ["trl", "spec"])
+def test_a_folder_is_a_fault_in_json_too(tunec, tmp_path, target):
+    result = tunec("translate", tmp_path, "--to", target, "--format", "json")
+    assert result.code == 1
+    (fault,) = json.loads(result.out)["diagnostics"]
+    assert fault["message"] == f"{tmp_path} is a folder"
