@@ -111,14 +111,10 @@ class Mentions(Struct, frozen=True, dict=True):
 
     def is_written(self, file: str) -> bool:
         """Whether a script beside a file redirects text into it, by its name or by a variable's."""
-        name, folder = re.escape(PurePosixPath(file).name), Path(file).resolve().parent.as_posix()
+        folder = Path(file).resolve().parent.as_posix()
         scripts = [each for each in self._texts if each[0].endswith(_SCRIPTS)]
-        for text in (text for path, text in scripts if path.rpartition("/")[0] == folder):
-            held = re.findall(rf"(?m)^[ \t]*(\w+)=[^\n]*?(?<![\w-]){name}[\"']?[ \t]*$", text)
-            words = "|".join([rf"[^\n]*?(?<![\w-]){name}", *(rf"\$\{{?{e}\b" for e in held)])
-            if re.search(rf"(?<![0-9&>])>[ \t]*[\"']?(?:{words})", text):
-                return True
-        return False
+        beside = (text for path, text in scripts if path.rpartition("/")[0] == folder)
+        return any(writes(text, file) for text in beside)
 
     def programs_naming(self, file: str) -> list[str]:
         """The texts of programs that have the name of a file."""
@@ -179,6 +175,23 @@ class Mentions(Struct, frozen=True, dict=True):
     def _whole(self) -> tuple[tuple[str, str], ...]:
         every = (each for root in self.roots for each in texts_below(root, _ENDINGS))
         return tuple({path: text for path, text in every if _BUILT_IN not in path}.items())
+
+
+_REDIRECTED: Final = re.compile(r"(?<![0-9&>=-])>[ \t]*[\"']?([^\s\"'|&;<>]+)")
+_VARIABLE: Final = re.compile(r"\$\{?(\w+)\}?")
+
+
+def writes(script: str, file: str) -> bool:
+    """Whether a script redirects text into a file: by its name, which variables may be part of."""
+    name = PurePosixPath(file).name
+    for word in _REDIRECTED.findall(script):
+        held = _VARIABLE.fullmatch(word)
+        given = rf"(?m)^[ \t]*{held[1]}=[\"']?([^\s\"']+)" if held else ""
+        for each in re.findall(given, script) if held else [word]:
+            parts = _VARIABLE.sub("\0", PurePosixPath(each).name).split("\0")
+            if any(parts) and re.fullmatch(".*".join(map(re.escape, parts)), name):
+                return True
+    return False
 
 
 def _is_program(path: str) -> bool:

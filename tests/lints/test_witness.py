@@ -607,3 +607,13 @@ def test_what_rloo_takes_from_its_base_came_with_the_base(
     files = {"rloo.py": program, "run.sh": start, "requirements.txt": "trl==0.13.0\n"}
     found = told(written(tmp_path, files), "field-of-another-release")
     assert [level for level, _ in found] == expected
+
+
+@pytest.mark.parametrize(("target", "expected"), [("${config}", []), ("/dev/null", ["warning"])])
+def test_a_file_that_a_script_writes_by_a_variable_is_not_missing(
+    target: str, expected: list[str], tmp_path: Path
+) -> None:
+    script = f"NAME=small\nconfig=configs/ds_${{NAME}}.json\nsed s/A/B/ template.json > {target}\n"
+    start = f"{script}deepspeed train.py --deepspeed --deepspeed_config ${{config}}\n"
+    path = written(tmp_path, {"run.sh": start, "train.py": "import deepspeed\n"})
+    assert [level for level, _ in told(path, "missing-file")] == expected

@@ -13,6 +13,7 @@ from tunec.compiler.lints.document import TRAINERS, Document, Place
 from tunec.compiler.lints.effective import CLASSES
 from tunec.compiler.lints.facts.launch import launches, starts_an_example
 from tunec.compiler.lints.kinds import fields_of, keys_by_name, own_keys
+from tunec.compiler.lints.mentions import writes
 from tunec.compiler.lints.neighbours import is_python
 from tunec.compiler.lints.rule import ALWAYS, Finding, rule
 from tunec.compiler.lints.schemas import Schema, kinds_of, schemas
@@ -185,7 +186,8 @@ def _is_made_later(run: LintContext, each: Missing) -> bool:
         return True
     place = each.place
     before = lines_of(place.document.text)[: place.span.line - 1]
-    return place.document.format == "shell" and any(path in line for line in before)
+    is_named = any(path in line for line in before) or writes("\n".join(before), path)
+    return place.document.format == "shell" and is_named
 
 
 def _not_followed(each: Missing) -> Finding:
