@@ -120,7 +120,7 @@ class Pass(Struct, frozen=True):
     states: States
     checkpointed: bool
     padded: bool
-    """Whether samples of different lengths share a micro batch."""
+    """Whether attention has a mask, as where samples of different lengths share a micro batch."""
     sequence_parallel: int
     gathered: int = 1
     """The number of ranks whose evaluation logits are collected on each device."""
@@ -140,6 +140,8 @@ class Pass(Struct, frozen=True):
     """Whether frozen linear layers keep their inputs, as they do under ZeRO-3."""
     alone: bool = False
     """Whether a micro batch consists of one sample."""
+    together: int = 1
+    """The number of samples whose pictures are one sequence of the tower."""
     nested: bool = False
     """Whether attention is recomputed separately inside its layer, with its input kept."""
     head: Literal["unit", "loss", "host"] = "unit"
@@ -193,6 +195,8 @@ class Activations(Struct, frozen=True):
     together: tuple[float, float] = (0.0, 0.0)
     """Bytes that all samples of a batch share: those that are kept, and those in the layer that is
     differentiated."""
+    leaf: float = 0.0
+    """Bytes of a bias that all samples share and no layer frees, since it gets a gradient."""
 
 
 def part_activations(

@@ -42,6 +42,34 @@ def bias_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
     return widths.compute * stack.heads * keys + places
 
 
+def crossing_bias(last: Stack, widths: Arithmetic, keys: float) -> float:
+    """Bytes per token of T5's bias of zeros for the encoder's keys.
+
+    If layers are recomputed it requires a gradient, as no operation's result: it stays, with that
+    gradient, to the end of the backward pass (transformers 5.23 `models/t5/modeling_t5.py`,
+    `T5Attention.forward`: `position_bias.requires_grad = True`).
+    """
+    return widths.compute * last.heads * keys if widths.biased and last.cross_attention else 0
+
+
+def position_biases(
+    last: Stack, widths: Arithmetic, keys: float, *, checkpointed: bool, padded: bool
+) -> float:
+    """Bytes per token of one sample of T5's biases, which all layers and samples share.
+
+    The decoder has a bias of zeros for the encoder's keys, unless each layer adds a mask to it. If
+    layers are recomputed, the biases of both halves are kept as well, in the dtype of their table;
+    otherwise a trained table keeps the indices that were looked up in it (traced).
+    """
+    if not widths.biased:
+        return 0
+    apart = not checkpointed and (padded or widths.own_biases)
+    size = 0 if apart else crossing_bias(last, widths, keys)
+    if checkpointed:
+        return size + 2 * widths.held * last.heads * keys
+    return size + 2 * _INDEX * keys * widths.trained
+
+
 def kernel_saved(stack: Stack, widths: Arithmetic) -> float:
     """Bytes per token of queries, keys, values, the output, and one fp32 number per head.
 
@@ -166,10 +194,12 @@ def is_windowed(stack: Stack, widths: Arithmetic, keys: float) -> bool:
 def norms_saved(stack: Stack, widths: Arithmetic) -> float:
     """Bytes per token of norms on queries and keys, or on latent queries and keys.
 
-    Each norm keeps its input in fp32, and the normed value for its weight's gradient. The output of
-    a latent norm is also the input of the next projection.
+    Each norm keeps its input in fp32, and the normed value for its weight's gradient, in the dtype
+    of the projection that it reads. The output of a latent norm is also the input of the next
+    projection.
     """
-    normed = widths.normed if widths.trained else 0
+    kept = _FP32 if widths.norm == "wide" else widths.answer
+    normed = kept if widths.trained else 0
     if stack.latent is not None:
         read = widths.compute if widths.trained else 0
         rank = stack.latent.query_rank + stack.latent.key_value_rank

@@ -26,7 +26,6 @@ from tunec.compiler.analyses.memory.modules import (
 from tunec.schemas.models.architecture import Architecture, Part, Stack
 
 _FP32: Final = 4
-_INT64: Final = 8
 _MASK: Final = 1
 """Bytes an element of what was drawn (torch 2.13 `aten/src/ATen/native/cuda/Dropout.cu`,
 `native_dropout_cuda`: a mask of booleans)."""
@@ -180,6 +179,19 @@ def final_input_saved(stack: Stack, widths: Arithmetic) -> float:
     return widths.compute * stack.hidden
 
 
+def masked_head_saved(
+    model: Architecture, stack: Stack, widths: Arithmetic, *, read: bool
+) -> float:
+    """Bytes per token of the product that a masked-language head has before its norm.
+
+    Its input, if that is `read` again, and what it gives, which the activation behind it reads
+    (transformers 5.23 `models/bert/modeling_bert.py`, `BertPredictionHeadTransform`;
+    `models/roberta/modeling_roberta.py`, `RobertaLMHead`).
+    """
+    is_masked = model.kind == "encoder" and bool(model.head)
+    return is_masked * (1 + read) * widths.compute * stack.hidden
+
+
 def encoder_end_saved(
     model: Architecture, encoder: Stack, widths: Arithmetic, *, adapted: bool, checkpointed: bool
 ) -> float:
@@ -263,7 +275,9 @@ def layer_working(stack: Stack, widths: Arithmetic, *, recomputed: bool = False)
             return max(begun, _beside_adapters(stack, widths))
         # both gradients of what the second product read, and their sum (traced)
         wide = widths.answer > widths.compute and widths.reads_product
-        return max(begun, 10 * stack.ffn + 6 * stack.hidden) if wide else begun
+        if wide:
+            return max(begun, 10 * stack.ffn + 6 * stack.hidden)
+        return max(begun, _inside_widened(stack, widths))
     if not widths.reads_product:
         gradients = 1 if widths.liger_products else 3
         return gradients * widths.answer * stack.ffn + widths.stream * stack.hidden
@@ -272,6 +286,17 @@ def layer_working(stack: Stack, widths: Arithmetic, *, recomputed: bool = False)
         beside = 3 if recomputed and widths.fused_gate else 1
         return inner + beside * widths.stream * stack.hidden
     return _beside_adapters(stack, widths) if recomputed else inner + 11 * stack.hidden
+
+
+def _inside_widened(stack: Stack, widths: Arithmetic) -> float:
+    """Bytes per token while a GELU that autocast computes in fp32 is differentiated; else 0.
+
+    Three gradients in fp32 and the one that came, for which an adapter's cast has gone (traced).
+    """
+    if not _widens_inside(widths):
+        return 0.0
+    came = 0 if widths.reads_product else widths.compute
+    return (3 * _FP32 + came) * stack.ffn + widths.stream * stack.hidden
 
 
 def _beside_adapters(stack: Stack, widths: Arithmetic) -> float:
@@ -337,24 +362,6 @@ def _inner(stack: Stack, widths: Arithmetic) -> int:
     if stack.gated and widths.liger_products:
         return 1
     return 2 if stack.gated or widths.activation == "expanded" else 1
-
-
-def position_biases(
-    last: Stack, widths: Arithmetic, keys: float, *, checkpointed: bool, padded: bool
-) -> float:
-    """Bytes per token of one sample of T5's biases, which all layers and samples share.
-
-    The decoder has a bias of zeros for the encoder's keys, unless each layer adds a mask to it. If
-    layers are recomputed, the biases of both halves are kept as well, in the dtype of their table;
-    otherwise a trained table keeps the indices that were looked up in it (traced).
-    """
-    if not widths.biased:
-        return 0
-    apart = not checkpointed and (padded or widths.own_biases)
-    size = 0 if apart else widths.compute * last.heads * keys
-    if checkpointed:
-        return size + 2 * widths.held * last.heads * keys
-    return size + 2 * _INT64 * keys * widths.trained
 
 
 def forward_working(stack: Stack, widths: Arithmetic, keys: float) -> float:

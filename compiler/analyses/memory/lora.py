@@ -54,7 +54,7 @@ def adapters_saved(
     weighed = base + widths.adapter_product if workload.adapter.dora else 0
     shared = widths.adapters_share_inputs and not masked
     narrow = widths.adapter == widths.compute and not masked
-    read: set[tuple[str, int, int, bool]] = set()
+    read: set[tuple[str, int, int, bool, bool]] = set()
     saved, model = 0.0, workload.architecture
     for module in modules:
         if is_stack(module):
@@ -99,10 +99,14 @@ def inputs_kept(
     return kept
 
 
-def _source(module: Module) -> tuple[str, int, int, bool]:
-    """A key of the tensor that a module reads; a block's last one reads what the others made."""
-    parent = module.path.rpartition(".")[0]
-    return parent, prod(module.shape[1:]), module.copies, reads_attention(module)
+def _source(module: Module) -> tuple[str, int, int, bool, bool]:
+    """A key of the tensor that a module reads; a block's last one reads what the others made.
+
+    An attention over two streams has products of the second beside those of the first.
+    """
+    parent, _, name = module.path.rpartition(".")
+    second = name.startswith(("add_", "to_add_"))
+    return parent, prod(module.shape[1:]), module.copies, reads_attention(module), second
 
 
 def adapters_working(workload: Workload, widths: Arithmetic) -> float:

@@ -10,21 +10,23 @@ from tunec.compiler.analyses.memory.activations import (
     stacks_of,
 )
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
-from tunec.compiler.analyses.memory.attention import masks_kept
+from tunec.compiler.analyses.memory.attention import crossing_bias, masks_kept, position_biases
 from tunec.compiler.analyses.memory.layer_measures import around, beside
 from tunec.compiler.analyses.memory.layers import (
     embedding_saved,
     encoder_end_saved,
     ending_dropped,
     final_input_saved,
+    gives_fp32,
+    masked_head_saved,
     norm_saved,
-    position_biases,
 )
 from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.timeline import Sizes, total
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
+from tunec.schemas.models.architecture import Architecture
 
 EVERY: Final = (0.0, 1.0)
 """The span of all layers."""
@@ -43,12 +45,10 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     widths = arithmetic(workload, run.states, "text")
     part = _layers(workload, run, widths, tokens, keys)
     last = stacks_of(workload.architecture, "text")[-1]
-    read = widths.trained or run.keeps_inputs
     measured = around(workload.architecture, widths, keys, alone=run.alone)
-    ending = norm_saved(last, widths) + read * final_input_saved(last, widths)
-    ending += ending_dropped(workload.architecture, last, widths)
     before = beside(workload.architecture, widths, alone=run.alone)
-    norm = tokens * (ending if measured is None else measured) - before
+    norm = tokens * _ending(workload.architecture, run, widths, measured) - before
+    apart = widths.own_biases or not run.checkpointed
     how = {"checkpointed": run.checkpointed, "padded": run.padded}
     biases = tokens * position_biases(last, widths, keys, **how)
     windowed = next(
@@ -76,7 +76,24 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
         encoder={**part.encoder, **ended},
         forward={**part.forward, "masks of its own": mask},
         together=(part.together[0] + biases, part.together[1]),
+        leaf=0.0 if apart else tokens * crossing_bias(last, widths, keys),
     )
+
+
+def _ending(model: Architecture, run: Pass, widths: Arithmetic, measured: float | None) -> float:
+    """Bytes per token from the last layer's result to what the head reads.
+
+    `measured`: what the model keeps outside of layers and head, if a card says so. A head under
+    autocast then keeps a cast of its own.
+    """
+    last = stacks_of(model, "text")[-1]
+    if measured is not None:
+        cast = widths.casts or gives_fp32(last, widths)
+        return measured + (widths.trained and cast) * final_input_saved(last, widths)
+    read = widths.trained or run.keeps_inputs
+    ending = norm_saved(last, widths) + read * final_input_saved(last, widths)
+    ending += ending_dropped(model, last, widths)
+    return ending + masked_head_saved(model, last, widths, read=read)
 
 
 def _encoder_end(workload: Workload, run: Pass, widths: Arithmetic) -> float:
@@ -148,6 +165,17 @@ def share_ahead(workload: Workload) -> float:
     stacks = workload.architecture.stacks
     ahead = sum(stack.layers for stack in stacks if stack.positions)
     return ahead / sum(stack.layers for stack in stacks)
+
+
+_PICTURES_WHOLE: Final = frozenset({"gemma3", "paligemma"})
+"""Families whose text attends to a picture's tokens in both directions (transformers 5.23
+`models/gemma3/modeling_gemma3.py`, `get_block_sequence_ids_for_mask`;
+`models/paligemma/modeling_paligemma.py`, `create_causal_mask_mapping`)."""
+
+
+def sees_pictures_whole(workload: Workload) -> bool:
+    """Whether attention has a mask for the pictures among the tokens, even without padding."""
+    return workload.architecture.family in _PICTURES_WHOLE and bool(workload.data.images)
 
 
 def is_masked(workload: Workload) -> bool:

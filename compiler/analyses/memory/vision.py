@@ -9,11 +9,12 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.activations import Activations, Pass, part_activations
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.counts import Counts, count
+from tunec.compiler.analyses.memory.layers import gives_fp32, norm_saved
 from tunec.compiler.analyses.memory.modules import BYTES, norms_first
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.architecture import Module
+from tunec.schemas.models.architecture import Architecture, Module
 
 _NEVER_CHECKPOINTED: Final = frozenset({"chatglm"})
 """Families whose own vision code has no checkpointing: glm-4v-9b's `visual.py` runs its layers in a
@@ -29,6 +30,19 @@ _EMBEDDED_FIRST: Final = frozenset(
 """Families that embed the text before they run the tower, so that the tower is differentiated
 before the embedding (transformers 5.23 `models/<family>/modeling_<family>.py`, `forward`: the call
 of `get_input_embeddings` stands above that of `get_image_features`; autograd goes backward)."""
+
+_IN_PARTS: Final = frozenset(
+    {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}
+    | {"qwen2_5_omni_thinker", "glm4v", "glm4v_moe", "glm_ocr", "paddleocr_vl"}
+    | {"kimi_k25", "minicpmv4_6"}
+)
+"""Families whose towers give each picture, or each of its windows, to a kernel of its own and join
+the results, unless that kernel is FlashAttention (transformers 5.23
+`models/qwen3_vl/modeling_qwen3_vl.py`, `Qwen3VLVisionAttention.forward`: `torch.cat(attn_outputs)`,
+and the others' likewise)."""
+
+_POOLED: Final = frozenset({"gemma3"})
+"""Families whose projector pools the patches of a square."""
 
 _MODELS_OF_THEIR_OWN: Final = _EMBEDDED_FIRST | {"mllama", "idefics3", "smolvlm"}
 """Families whose tower is a `PreTrainedModel` with an input embedding."""
@@ -70,9 +84,60 @@ def image_activations(workload: Workload, run: Pass) -> Images:
     projector = _projector(workload, counts, run, passed=wanted)
     first = workload.architecture.family in _EMBEDDED_FIRST
     if "vision" in counts.trained_parts | counts.adapted_parts or wanted:
-        kept = {**tower.kept, **projector, **_ends(workload, run, required=wanted)}
-        return Images({}, kept, tower.last_layer, first, tower.moved)
-    return Images(tower.forward, projector, {}, after_embedding=first)
+        ends = _ends(workload, run, required=wanted)
+        trained = _trained_ends(workload, run, counts)
+        joined = _joined(workload, run)
+        mask = _mask(workload, run)
+        kept = {**tower.kept, **joined.kept, **mask.kept, **projector, **ends, **trained}
+        last = {**tower.last_layer, **joined.backward, **mask.backward}
+        return Images({}, kept, last, first, tower.moved)
+    forward = {**tower.forward, **_mask(workload, run).forward}
+    return Images(forward, projector, {}, after_embedding=first)
+
+
+def masks_together(workload: Workload) -> bool:
+    """Whether a tower takes all pictures of a batch for one sequence with a mask, as Pixtral's.
+
+    transformers 5.23 `models/pixtral/modeling_pixtral.py`, `PixtralVisionModel.forward` and
+    `generate_block_attention_mask`; FlashAttention needs none.
+    """
+    images, kernel = workload.architecture.images, workload.attention.implementation
+    together = images is not None and images.rule == "pixtral" and kernel == "sdpa"
+    return together and bool(workload.data.vision_tokens)
+
+
+def _mask(workload: Workload, run: Pass) -> Images:
+    """One sample's share of that mask, which has a row and a column for each patch of the batch.
+
+    It has the dtype of the stream; autocast keeps a cast in each layer (torch 2.13
+    `aten/src/ATen/autocast_mode.h`, `scaled_dot_product_attention` in
+    `AT_FORALL_LOWER_PRECISION_FP`).
+    """
+    if not masks_together(workload):
+        return NO_IMAGES
+    name, widths = "mask between pictures", arithmetic(workload, run.states, "vision")
+    layers = sum(s.layers for s in workload.architecture.stacks if s.part == "vision")
+    split = _tower_pass(workload, run).split(layers)
+    compared = run.together * workload.data.vision_tokens**2
+    itself = float(widths.stream * compared)
+    cast = float(widths.compute * compared) if widths.compute < widths.stream else 0.0
+    kept = cast * split.whole + (itself if split.segments or not cast else 0.0)
+    again = {name: cast} if cast and split.segments else {}
+    return Images({name: itself + cast}, {name: kept}, again)
+
+
+def _joined(workload: Workload, run: Pass) -> Images:
+    """What a trained output projection reads: the results of several kernels in one tensor."""
+    model, split = workload.architecture, _tower_pass(workload, run)
+    widths = arithmetic(workload, run.states, "vision")
+    flash = workload.attention.implementation.startswith("flash")
+    if model.family not in _IN_PARTS or flash or not widths.trained:
+        return NO_IMAGES
+    stack = next(stack for stack in model.stacks if stack.part == "vision")
+    layers = split.split(stack.layers)
+    size = float(widths.compute * workload.data.vision_tokens * stack.hidden)
+    whole = {"joined pictures": size * layers.whole} if layers.whole else {}
+    return Images({}, whole, {"joined pictures": size} if layers.segments else {})
 
 
 def pictures(workload: Workload, samples: int) -> Sizes:
@@ -82,12 +147,17 @@ def pictures(workload: Workload, samples: int) -> Sizes:
     device (transformers 5.23 `trainer.py`, `get_batch_samples`; accelerate 1.15 `data_loader.py`,
     `DataLoaderShard.__iter__`).
     """
-    cut = (m for m in workload.architecture.modules if m.part == "vision" and "patch" in m.path)
-    first = next((module for module in cut if module.kind in ("conv", "linear")), None)
+    first = _cut(workload.architecture)
     if first is None or not workload.data.images:
         return {}
     size = BYTES["fp32"] * workload.data.vision_tokens * prod(first.shape[1:])
     return {"images": float(size * samples)}
+
+
+def _cut(model: Architecture) -> Module | None:
+    """The product that makes patches of pixels."""
+    cut = (m for m in model.modules if m.part == "vision" and "patch" in m.path)
+    return next((module for module in cut if module.kind in ("conv", "linear")), None)
 
 
 def _wants_gradients(workload: Workload, run: Pass) -> bool:
@@ -117,13 +187,17 @@ def _old(workload: Workload) -> bool:
 
 
 def _tower(workload: Workload, run: Pass) -> Activations:
-    data = workload.data
-    checkpointed = run.checkpointed and workload.architecture.family not in _NEVER_CHECKPOINTED
-    alone = replace(run, checkpointed=checkpointed, padded=False, sequence_parallel=1)
-    alone = replace(alone, segment=1, gap=0)
+    data, alone = workload.data, _tower_pass(workload, run)
     widths = arithmetic(workload, run.states, "vision")
     keys = min(data.vision_tokens / max(data.images, 1), _slice_tokens(workload))
     return part_activations(workload, alone, "vision", widths, data.vision_tokens, keys)
+
+
+def _tower_pass(workload: Workload, run: Pass) -> Pass:
+    """The pass of the tower, whose layers are recomputed one by one or not at all."""
+    checkpointed = run.checkpointed and workload.architecture.family not in _NEVER_CHECKPOINTED
+    alone = replace(run, checkpointed=checkpointed, padded=False, sequence_parallel=1)
+    return replace(alone, segment=1, gap=0)
 
 
 def _slice_tokens(workload: Workload) -> float:
@@ -151,6 +225,41 @@ def _ends(workload: Workload, run: Pass, *, required: bool) -> Sizes:
     return {"vision embedding": size}
 
 
+def _trained_ends(workload: Workload, run: Pass, counts: Counts) -> Sizes:
+    """Bytes kept outside a tower's layers for gradients of its own weights.
+
+    What norms there and in the projector keep, and pixels in the dtype of the product that cuts
+    them into patches.
+    """
+    model, widths = workload.architecture, arithmetic(workload, run.states, "vision")
+    stack = next(stack for stack in model.stacks if stack.part == "vision")
+    each = norm_saved(stack, widths) / stack.hidden
+    size = each * sum(
+        _normed_elements(workload, module, stack.hidden)
+        for module in model.modules
+        if module.kind == "norm" and module.part in counts.trained_parts
+    )
+    cut = _cut(model)
+    if cut is not None and "vision" in counts.trained_parts and widths.compute < BYTES["fp32"]:
+        size += widths.compute * workload.data.vision_tokens * prod(cut.shape[1:])
+    return {"vision ends": size} if size else {}
+
+
+def _normed_elements(workload: Workload, module: Module, hidden: int) -> int:
+    """Elements of one sample's images in a norm outside of a tower's layers; 0: it is no such."""
+    model, data = workload.architecture, workload.data
+    if module.part == "vision" and "{}" not in module.path:
+        # features are taken ahead of the last norm where one stands before the layers
+        unread = norms_first(model, "vision") and "post" in module.path
+        return 0 if unread else data.vision_tokens * hidden
+    if module.part != "projector":
+        return 0
+    merges = any(m.part == "projector" and m.shape[-1] > hidden for m in model.modules)
+    whole = merges and module.shape[-1] == hidden
+    rows = data.vision_tokens if whole else data.image_tokens
+    return module.copies * rows * module.shape[-1]
+
+
 def _is_around(module: Module) -> bool:
     return module.part == "vision" and module.kind == "norm" and "{}" not in module.path
 
@@ -164,8 +273,22 @@ def _projector(workload: Workload, counts: Counts, run: Pass, *, passed: bool) -
     if not passed and not needs & {"vision", "projector"}:
         return {}
     widths = arithmetic(workload, run.states, "projector")
-    tokens = workload.data.image_tokens
-    return {"projector activations": tokens * _projector_widths(workload, widths)}
+    size = workload.data.image_tokens * _projector_widths(workload, widths)
+    return {"projector activations": size + _pooled(workload, run)}
+
+
+def _pooled(workload: Workload, run: Pass) -> float:
+    """Bytes of a tower's result that is pooled in another order than the tower gives it.
+
+    transformers 5.23 `models/gemma3/modeling_gemma3.py`, `Gemma3MultiModalProjector.forward`:
+    `reshaped_vision_outputs.contiguous()`, which `avg_pool2d` keeps.
+    """
+    model, widths = workload.architecture, arithmetic(workload, run.states, "vision")
+    stack = next(stack for stack in model.stacks if stack.part == "vision")
+    if model.family not in _POOLED:
+        return 0.0
+    width = BYTES["fp32"] if gives_fp32(stack, widths) else widths.stream
+    return float(width * workload.data.vision_tokens * stack.hidden)
 
 
 def _projector_widths(workload: Workload, widths: Arithmetic) -> float:

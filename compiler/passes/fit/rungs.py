@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.account import largest_micro_batch, least_bytes, required_bytes
 from tunec.compiler.analyses.memory.terms.host import host_account
+from tunec.compiler.analyses.memory.vision import masks_together
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
 from tunec.compiler.passes.fit.shapes import anywhere, global_batch, ladders, posed
@@ -116,12 +117,14 @@ class Rung:
         if most == 0 or self.lacks_host(host_budget):
             return None
         micro = self.largest(most)
-        if micro is None:
-            return None
-        training = self.layout(micro)
-        whole = self.evaluating(training, budget)
-        fits = required_bytes(self.problem.workload, whole) <= budget
-        return Fitting(training, whole) if fits else None
+        while micro is not None:
+            training = self.layout(micro)
+            whole = self.evaluating(training, budget)
+            if required_bytes(self.problem.workload, whole) <= budget:
+                return Fitting(training, whole)
+            # elsewhere each sample takes as much as any other, so that fewer need not be tried
+            micro = self.largest(micro - 1) if masks_together(self.problem.workload) else None
+        return None
 
     def can_hold(self, budget: int) -> bool:
         """Whether a device has room for what a shape always holds, whatever it recomputes.

@@ -182,3 +182,26 @@ def test_packed_products_of_a_denoiser_answer_as_wide_as_its_norms(name, wide):
     packed = replace(lora(model(card(name).config)), quantization=nf4())
     assert arithmetic(packed, states(**AUTOCAST_ALONE), "denoiser").answer == wide
     assert arithmetic(packed, states(), "denoiser").answer == 2
+
+
+def test_the_mask_between_pictures_grows_with_the_square_of_the_samples():
+    seen = {"images": 1, "vision_tokens": 400, "image_tokens": 100}
+    workload = full(model(card("lightonocr-2-1b").config), **seen)
+    cast, shared = (
+        [
+            account(workload, layout(micro, **changes)).phases["loss backward"][MASK]
+            for micro in (1, 2, 4)
+        ]
+        for changes in (FP32 | {"autocast": True}, {})
+    )
+    assert cast == [24 * 2 * (400 * micro) ** 2 for micro in (1, 2, 4)]
+    assert shared == [2 * (400 * micro) ** 2 for micro in (1, 2, 4)]
+
+
+MASK = "mask between pictures"
+
+
+def test_a_masked_head_keeps_what_its_own_product_reads_and_gives():
+    bert, tokens = model(card("bert-base-uncased").config), 2048
+    norm = account(full(bert), layout()).phases["loss backward"]["final norm"]
+    assert norm == 4 * 2 * bert.hidden * tokens

@@ -35,12 +35,13 @@ from tunec.compiler.analyses.memory.terms.fsdp_units import (
 from tunec.compiler.analyses.memory.text import (
     EVERY,
     is_masked,
+    sees_pictures_whole,
     text_activations,
     text_tokens,
     waiting_by_layer,
 )
 from tunec.compiler.analyses.memory.timeline import At, Sizes, Term, lasting, of_samples
-from tunec.compiler.analyses.memory.vision import image_activations
+from tunec.compiler.analyses.memory.vision import image_activations, masks_together
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.slots import States
 from tunec.schemas.caches import cached
@@ -85,7 +86,7 @@ def pass_of(
     return Pass(
         states=computed_states(layout.states, compute, fsdp, adapted=bool(workload.adapted)),
         checkpointed=asked.mode == "layer",
-        padded=padded and is_masked(workload),
+        padded=(padded or sees_pictures_whole(workload)) and is_masked(workload),
         sequence_parallel=parallel.sequence,
         gathered=parallel.data if workload.kept_evaluation_batches else 1,
         segment=asked.segment,
@@ -96,6 +97,7 @@ def pass_of(
         short=short,
         keeps_inputs=on_zero,
         alone=alone and _is_less_alone(workload.architecture),
+        together=layout.batch.micro if masks_together(workload) else 1,
         nested=fsdp.checkpointing and workload.architecture.family in NESTED_ATTENTION,
         head=head_of(workload, fsdp),
         casts_adapters=layout.states.autocast and not fsdp.version,
@@ -155,12 +157,15 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
     retaining = retained(passed.kept, layers) if run.retains else {}
     first = {**passed.first_layer, **retaining}
     yield from of_samples(first, At.FIRST_LAYER, At.FIRST_LAYER, number)
-    yield from _of_all_samples(*passed.together, again=run.checkpointed)
+    yield from _of_all_samples(passed, again=run.checkpointed)
 
 
-def _of_all_samples(waiting: float, layer: float, *, again: bool) -> Iterator[Term]:
+def _of_all_samples(passed: Activations, *, again: bool) -> Iterator[Term]:
     """Terms that all samples of a batch share, such as DeBERTa's relative positions."""
-    name = "activations of all samples"
+    name, (waiting, layer) = "activations of all samples", passed.together
+    if passed.leaf:
+        yield from lasting({name: passed.leaf}, At.ALL_REDUCED, At.EMBEDDING)
+        yield from lasting({"bias's gradient": passed.leaf}, At.LAST_LAYER, At.EMBEDDING)
     if waiting:
         yield Term(name, round(waiting), At.LAYERS, At.ALL_REDUCED, by_layer=True)
     if again and layer:
