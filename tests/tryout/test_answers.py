@@ -45,7 +45,8 @@ def test_a_plan_has_its_verdict_charts_and_files(tmp_path, monkeypatch):
     assert found["verdict"].startswith("fits: ")
     assert found["memory"].count("<svg") == 2
     assert [each["name"] for each in found["files"]][-2:] == ["run.sh", "requirements.txt"]
-    assert found["faults"] == ""
+    assert found["faults"].startswith("note[loss-over-every-token]: trl computes the loss")
+    assert found["faults"].endswith("\n\n1 note\n")
 
 
 @pytest.mark.parametrize(
