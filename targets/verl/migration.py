@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.consumers.moved_keys import Carry
 from tunec.compiler.target import Json
 from tunec.targets.verl.packages import SOURCE
-from tunec.targets.verl.rewards import ACTOR, ROLLOUT
+from tunec.targets.verl.rewards import ACTOR, REFERENCE, ROLLOUT
 
 Values = Mapping[str, Json]
 
@@ -216,8 +216,20 @@ _OF_BOTH: Final = (
 )
 CARRIES: Final = _OF_BOTH
 """The keys of the SFT trainer."""
+
+
+def _whole(key: str) -> Carry:
+    """A width over which a sequence is split: 1 splits none."""
+
+    def write(found: Values) -> Values | None:
+        return None if found[key] == 1 else {}
+
+    return Carry((key,), write, f"{YAML}: by default that of the actor, which is 1")
+
+
 REWARDED_CARRIES: Final = (
     *_OF_BOTH,
+    _whole(f"{REFERENCE}.ulysses_sequence_parallel_size"),
     *_OF_THE_LOSS,
     *_OF_ANSWERS,
     _in_grpo("data.shuffle", _in_order, f"{YAML}; trl trainer/grpo_config.py `shuffle_dataset`"),
