@@ -17,8 +17,7 @@ _TORCH: Final = "torch"
 
 def say_software(scribe: Scribe, draft: Draft) -> None:
     """Decide what must be installed; an error if a named torch has no kernels for a device."""
-    _torch(scribe, draft)
-    packages = tuple(_packages(scribe, draft))
+    packages = tuple(_packages(scribe, draft, _torch(scribe, draft)))
     why = (
         "packages that the plan's model, method, engine and targets import, in the releases "
         "that the files are written for"
@@ -37,7 +36,8 @@ def say_software(scribe: Scribe, draft: Draft) -> None:
 # ── torch ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _torch(scribe: Scribe, draft: Draft) -> None:
+def _torch(scribe: Scribe, draft: Draft) -> str | None:
+    """Decide the torch that is installed, and its build; None if no wheel is known."""
     devices = scribe.facts.selection.devices
     weakest = scribe.facts.selection.weakest.device
     named = _said(scribe.facts)
@@ -60,6 +60,7 @@ def _torch(scribe: Scribe, draft: Draft) -> None:
     is_said = named is not None and bool(_local(named))
     if build is not None and not build.is_usual and build.vendor == "nvidia" and not is_said:
         _from_another_index(scribe, build, weakest)
+    return value
 
 
 def _said(facts: Facts) -> str | None:
@@ -258,9 +259,10 @@ _REQUIRING: Final = frozenset({"openrlhf"})
 """Trainers whose wheels require FlashAttention, whatever the plan's attention."""
 
 
-def _packages(scribe: Scribe, draft: Draft) -> Iterator[str]:
+def _packages(scribe: Scribe, draft: Draft, torch: str | None) -> Iterator[str]:
     """The requirements for pip, with a release if one is named or follows from the files."""
-    releases, told = _brought(scribe.facts, draft), scribe.facts.imports
+    releases = {**_beside(torch), **_brought(scribe.facts, draft)}
+    told = scribe.facts.imports
     trainers = [name for name in _TRAINERS if name in releases]
     if _REQUIRING & {*trainers} or draft.attention.implementation == "flash_attention_2":
         yield _named(_FLASH, releases)
@@ -271,6 +273,19 @@ def _packages(scribe: Scribe, draft: Draft) -> Iterator[str]:
     )
     for name in dict.fromkeys((*trainers, *usual, *further)):
         yield _named(name, releases)
+
+
+_OF_ANY_TORCH: Final = "2.11"
+"""The first torchaudio that requires no torch, so that pip takes it beside an older one, with which
+its import fails: its library asks for libcudart.so.13. Those before require the torch of their
+number (`Requires-Dist` and wheels of torchaudio 2.9.1, 2.10.0 and 2.11.0)."""
+
+
+def _beside(torch: str | None) -> Mapping[str, str]:
+    """The release of torchaudio that belongs to a torch, where it is bound to one."""
+    release = (torch or "").partition("+")[0]
+    is_bound = bool(release) and not _is_at_least(release, _OF_ANY_TORCH)
+    return {"torchaudio": release} if is_bound else {}
 
 
 _EXTRAS: Final[Mapping[str, str]] = {"unsloth": "[studio]"}

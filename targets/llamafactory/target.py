@@ -264,6 +264,19 @@ def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
     return ("llamafactory.launcher", f"{PACKAGE}/{CONFIG.name}")
 
 
+_HEARING: Final = Version("0.9.4")
+
+
+def _imports(draft: Draft, version: Version) -> tuple[str, ...]:
+    """What the optimizer imports, and torchaudio, whose release must fit the torch.
+
+    llamafactory 0.9.4 and 0.9.5 data/mm_plugin.py import it for every model; their wheels ask for
+    2.4.0 or later.
+    """
+    hearing = ("torchaudio",) if version >= _HEARING else ()
+    return (*hearing, *optimizer_packages(draft, version))
+
+
 def counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
     """Steps are counted as by the Trainer; packing is a knapsack over a thousand samples at a time.
 
@@ -291,7 +304,7 @@ TARGET: Final = Target(
     },
     media=Media(is_told=True),
     companions=installed_releases,
-    imports=optimizer_packages,
+    imports=_imports,
     installs=installed,
     entry=entry,
     resumes="resume_from_checkpoint={}",

@@ -198,6 +198,25 @@ def test_rewards_bring_what_their_trainer_imports(release):
     assert "msgspec" not in packages(SPEC, f"ms-swift@{release}")[0]
 
 
+@pytest.mark.parametrize("release", ["0.9.4", "0.9.5"])
+@pytest.mark.parametrize(
+    ("pin", "software", "torch", "audio"),
+    [
+        ({"zero.stage": 1}, {}, "2.9.1", "2.9.1"),
+        ({}, {"torch": "2.10.0"}, "2.10.0", "2.10.0"),
+        ({}, {"torch": "2.11.0"}, "2.11.0", ""),
+        ({}, {}, "2.9.1", "2.9.1"),
+    ],
+)
+def test_the_library_of_sounds_is_that_of_the_torch(release, pin, software, torch, audio):
+    """pip took torchaudio 2.11 beside torch 2.9.1, and LLaMA-Factory's import of it failed."""
+    spec = {**SPEC, "pin": pin, "software": software}
+    found, taken = packages(spec, f"llamafactory@{release}")
+    assert taken.partition("+")[0] == torch
+    assert found["torchaudio"] == audio
+    assert "torchaudio" not in packages(SPEC, "ms-swift")[0]
+
+
 OF_OPTIMIZERS = {
     "lion": "bitsandbytes",
     "paged_lion_32bit": "bitsandbytes",
