@@ -65,7 +65,7 @@ FILLED_IN: Final = Reason("a word stands for a value, as in a template: what fil
 OWN_VERL: Final = Reason("this repository has a verl of its own, which may read it otherwise")
 OF_HYDRA: Final = Reason("a program of this repository names the file as its own configuration")
 IN_YAML: Final = Reason("DeepSpeed reads JSON, and a program of this repository loads YAML itself")
-FOUND_BESIDE: Final = Reason("it was found below the folder, and may be another program's")
+SAVED: Final = Reason("a program saved it beside an adapter, and it may be another library's")
 WRITTEN: Final = Reason(
     "a script of this repository writes the file before it starts what reads it"
 )

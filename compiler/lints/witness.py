@@ -37,7 +37,6 @@ from tunec.compiler.lints.python_runs import is_reached
 from tunec.compiler.lints.suppression import (
     ELSEWHERE,
     FILLED_IN,
-    FOUND_BESIDE,
     IN_TEXT,
     NO_READER,
     OF_A_COPY,
@@ -45,6 +44,7 @@ from tunec.compiler.lints.suppression import (
     PROGRAM_GONE,
     READER_TAKEN,
     READER_UNSEEN,
+    SAVED,
     SET_BESIDE,
     UNNAMED,
     UNREACHED,
@@ -87,8 +87,8 @@ class Witness(Struct, frozen=True, dict=True):
         """The reasons against a finding, at most one for each premise."""
         if found.id == _NOT_JSON and _TEMPLATE.search(self.mentions.line_of(found)):
             yield FILLED_IN
-        if found.id == _UNRECOGNISED:
-            yield FOUND_BESIDE
+        if found.id == _UNRECOGNISED and PurePosixPath(found.file).name == _SAVED:
+            yield SAVED
         uses = (self._use(each) for each in _files(found) if each in self.files)
         reasons = [each for each in uses if each is not None]
         yield from sorted(reasons, key=lambda each: each.error != "note")[:1]
@@ -226,6 +226,8 @@ class Witness(Struct, frozen=True, dict=True):
 
 _NOT_JSON: Final = "E0105"
 _UNRECOGNISED: Final = "unrecognised-file"
+_SAVED: Final = "adapter_config.json"
+"""What programs save beside an adapter: PEFT, and MLX with keys of its own."""
 _GOES: Final = re.compile(
     r"(?m)^[ \t]*(?:cd|pushd)[ \t]+[\"']?(?:/|~/)(?:[\w.-]+/)*([\w.-]+)/?(?![\w/$])"
 )
