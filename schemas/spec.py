@@ -49,6 +49,8 @@ class Lora(Shape):
     targets: Literal["attention", "mlp", "all-linear"] | str | tuple[str, ...] = "all-linear"
     """Which linear modules of the language model or denoiser get adapters: `attention`, `mlp`,
     `all-linear`, a list of names by suffix, or one regular expression over whole module paths."""
+    experts: bool = False
+    """Whether the routed experts get adapters too, which transformers 5 holds in tensors."""
     vision: bool = False
     """Whether `attention`, `mlp` and `all-linear` include the vision tower."""
     also_train: tuple[str, ...] | None = None

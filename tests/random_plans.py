@@ -21,6 +21,7 @@ _MODULES = st.lists(
     max_size=4,
     unique=True,
 ).map(tuple)
+_EXPERTS = ("experts.gate_up_proj", "experts.down_proj")
 _PATTERN = r"llm\..*layers\.\d+\.self_attn\.(q_proj|v_proj)"
 _KERNELS: Mapping[str, tuple[str, ...]] = {
     "adamw": ("fused", "foreach", "loop", "own"),
@@ -176,6 +177,7 @@ def _adapter(draw: st.DrawFn, values: Values) -> Values:
     }
     if not lora:
         nothing = {"rank": 0, "alpha": 0.0, "dropout": 0.0, "targets": (), "bias": "none"}
+        nothing["parameters"] = ()
         return {
             **found,
             "adapter.kind": "none",
@@ -192,6 +194,7 @@ def _adapter(draw: st.DrawFn, values: Values) -> Values:
         "adapter.alpha": float(draw(st.integers(1, 1024))),
         "adapter.dropout": draw(st.floats(0, 1, allow_subnormal=False)),
         "adapter.targets": draw(_MODULES | st.just(_PATTERN) | st.just("all-linear")),
+        "adapter.parameters": draw(st.sampled_from(((), (), _EXPERTS))),
         "adapter.bias": draw(st.sampled_from(("none", "none", "all", "lora_only"))),
         "adapter.rslora": draw(st.booleans()),
         "adapter.dora": draw(st.booleans()),

@@ -3,7 +3,12 @@
 import re
 from collections.abc import Iterable
 
-from tunec.compiler.analyses.architecture import HalfTarget, lora_parameters, matching
+from tunec.compiler.analyses.architecture import (
+    HalfTarget,
+    lora_parameters,
+    matching,
+    parameters_named,
+)
 from tunec.compiler.ir.slots import Adapter
 from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module
@@ -11,17 +16,18 @@ from tunec.schemas.models.architecture import Architecture, Module
 
 @cached(512)
 def adapted_modules(
-    architecture: Architecture, targets: str | tuple[str, ...]
+    architecture: Architecture, targets: str | tuple[str, ...], parameters: tuple[str, ...] = ()
 ) -> tuple[Module, ...]:
-    """Modules to which PEFT would add an adapter for these targets.
+    """Modules to which PEFT would add an adapter for these targets, and parameters of these names.
 
     Empty for an empty list, and for targets that PEFT refuses: an invalid regular expression, or
     half of a fused module.
     """
     try:
-        return matching(architecture, targets) if targets else ()
+        found = matching(architecture, targets) if targets else ()
     except (re.error, HalfTarget):
         return ()
+    return found + parameters_named(architecture, parameters)
 
 
 @cached(512)
@@ -61,9 +67,9 @@ def adapter_parameters(architecture: Architecture, adapter: Adapter) -> int:
     """Parameters of the adapters; DoRA adds one magnitude for each output (arXiv 2402.09353)."""
     if adapter.kind == "none":
         return 0
-    modules = adapted_modules(architecture, adapter.targets)
+    modules = adapted_modules(architecture, adapter.targets, adapter.parameters)
     magnitudes = sum(m.shape[0] * m.copies for m in modules) if adapter.dora else 0
-    return lora_parameters(modules, adapter.rank) + magnitudes
+    return lora_parameters(architecture, modules, adapter.rank) + magnitudes
 
 
 # ── naming a set of modules so that PEFT finds exactly these ─────────────────────────────────────

@@ -48,6 +48,7 @@ FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "lora_alpha": "method.lora.alpha",
         "lora_dropout": "method.lora.dropout",
         "target_modules": "method.lora.targets",
+        "target_parameters": "method.lora.experts",
         "modules_to_save": "method.lora.also_train",
         "use_rslora": "method.lora.rslora",
         "use_dora": "method.lora.dora",

@@ -144,6 +144,7 @@ class Adapter(Struct, frozen=True):
     targets: Annotated[
         str | tuple[str, ...], "names by suffix, or one regex over whole module paths"
     ]
+    parameters: Annotated[tuple[str, ...], "names of parameters that get adapters: experts"]
     bias: Annotated[str, "none, all or lora_only"]
     rslora: Annotated[bool, "scale by 1/sqrt(rank) (arXiv 2312.03732)"]
     dora: Annotated[bool, "train magnitude apart from direction (arXiv 2402.09353)"]

@@ -21,7 +21,11 @@ from tunec.compiler.analyses.trainable import (
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import Adapter
-from tunec.compiler.passes.adapted_experts import report_experts
+from tunec.compiler.passes.adapted_experts import (
+    report_experts,
+    say_expert_parameters,
+    with_experts,
+)
 from tunec.compiler.passes.contract import Outcome, Scribe, model, slot, spec
 from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module
@@ -32,7 +36,7 @@ _ATTENTION = re.compile(r"attn|[aA]ttention(?!s\.)|\bmixer\.[qkvo]_proj$")
 layer of Nemotron H has one `mixer`, whatever it is (transformers 5.23.0 models/nemotron_h)."""
 _STATE_SPACE = re.compile(r"\b(mamba|conv)\.|\bmixer\.(in|out)_proj$")
 """Modules that mix tokens without attention: state space and convolution layers."""
-_NOT_ADAPTED = re.compile(r"\b(router|gate|shared_expert_gate)$")
+_NOT_ADAPTED = re.compile(r"\b(router(\.(proj|layer))?|gate|shared_expert_gate)$")
 """Routers choose experts; adapting one changes which experts a token meets."""
 
 
@@ -52,7 +56,14 @@ def choose_adapter(facts: Facts, _: Draft) -> Outcome:
 def _no_adapter(scribe: Scribe) -> None:
     full = scribe.facts.spec.method.full
     why = "the method trains the model itself"
-    nothing = {"rank": 0, "alpha": 0.0, "dropout": 0.0, "targets": (), "also_train": ()}
+    nothing = {
+        "rank": 0,
+        "alpha": 0.0,
+        "dropout": 0.0,
+        "targets": (),
+        "parameters": (),
+        "also_train": (),
+    }
     scribe.say("adapter.kind", "none", why, spec("method"))
     for name, value in nothing.items():
         scribe.say(f"adapter.{name}", value, why, spec("method"))
@@ -88,6 +99,7 @@ def _lora(scribe: Scribe, lora: Lora, name: str) -> None:
     scribe.say("adapter.alpha", alpha, why, spec(f"{at}.alpha"), slot("adapter.rank"))
     scribe.say("adapter.dropout", lora.dropout, "as the method says", spec(f"{at}.dropout"))
     _targets(scribe, lora, at)
+    say_expert_parameters(scribe, lora, at)
     report_experts(scribe, lora, at)
     scribe.say("adapter.bias", "none", "adapters leave biases alone", spec(at))
     scribe.say("adapter.rslora", lora.rslora, "as the method says", spec(f"{at}.rslora"))
@@ -115,6 +127,7 @@ def _targets(scribe: Scribe, lora: Lora, at: str) -> None:
     else:
         given = "targets" in lora.model_fields_set
         targets, why = asked, "as the method says" if given else "the family's own, by the card"
+    targets = with_experts(scribe, lora, targets, at)
     targets = scribe.say("adapter.targets", targets, why, spec(f"{at}.targets"), model("config"))
     _check_targets(scribe, targets, scribe.place("adapter.targets", f"{at}.targets"))
 

@@ -151,6 +151,8 @@ def _adapter(values: Values, at: str) -> Iterator[Intent]:
         yield from _alone(values, f"adapter.{name}", f"{at}.{name}", is_told=True)
     for name in ("dropout", "rslora", "dora", "also_train"):
         yield from _alone(values, f"adapter.{name}", f"{at}.{name}")
+    if values.get("adapter.parameters"):
+        yield Intent((*at.split("."), "experts"), value=True, slots=("adapter.parameters",))
 
 
 def _objective(values: Values) -> Iterator[Intent]:

@@ -49,6 +49,11 @@ def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"adapter.targets": targets if isinstance(targets, str) else split_names(targets)}
 
 
+def _write_parameters(plan: Plan) -> Mapping[str, Json]:
+    names = plan.adapter.parameters
+    return {"lora_target_parameters": list(names)} if names else {}
+
+
 def _write_also(plan: Plan) -> Mapping[str, Json]:
     names = plan.adapter.also_train
     return {"lora_modules_to_save": list(names)} if names else {}
@@ -83,6 +88,16 @@ ADAPTER: Final = (
         _write_targets,
         _targets,
         _BUILD,
+        when=has_adapter,
+    ),
+    row(
+        ("lora_target_parameters",),
+        ("adapter.parameters",),
+        _write_parameters,
+        lambda found: {"adapter.parameters": split_names(found["lora_target_parameters"])},
+        "axolotl 0.12.0 to 0.19.0 loaders/adapter.py `load_lora`",
+        since=WRITTEN,
+        absent={"adapter.parameters": ()},
         when=has_adapter,
     ),
     row(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, named, same
+from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, named, same
 from tunec.targets.huggingface.packages import PEFT, schema_of
 from tunec.targets.rows import has_adapter
 
@@ -38,6 +38,11 @@ def _key(key: str, slot: str, default: Any) -> Entry:
     return same(key, f"adapter.{slot}", _SOURCE, absent=((ALWAYS, default),), package=PEFT)
 
 
+def _write_parameters(plan: Plan) -> Mapping[str, Any]:
+    names = plan.adapter.parameters
+    return {"target_parameters": list(names)} if names else {}
+
+
 def _write_also(plan: Plan) -> Mapping[str, Any]:
     names = plan.adapter.also_train
     return {"modules_to_save": list(names)} if names else {}
@@ -69,6 +74,17 @@ _ENTRIES = (
     ),
     _key("lora_dropout", "dropout", 0.0),
     same("target_modules", "adapter.targets", _SOURCE, package=PEFT),
+    Entry(
+        ("target_parameters",),
+        ("adapter.parameters",),
+        _write_parameters,
+        lambda found: {"adapter.parameters": tuple(found["target_parameters"] or ())},
+        "peft 0.17.0 to 0.21.2 tuners/lora/config.py `LoraConfig`",
+        since="0.17",
+        absent=((ALWAYS, {"adapter.parameters": ()}),),
+        package=PEFT,
+    ),
+    fixed("adapter.parameters", (), f"{_SOURCE}, from 0.17", until="0.17", package=PEFT),
     _key("bias", "bias", "none"),
     _key("use_rslora", "rslora", False),
     _key("use_dora", "dora", False),

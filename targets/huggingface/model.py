@@ -225,6 +225,11 @@ def _write_also(plan: Plan) -> Mapping[str, Any]:
     return {"lora_modules_to_save": list(names)} if names else {}
 
 
+def _write_parameters(plan: Plan) -> Mapping[str, Any]:
+    names = plan.adapter.parameters
+    return {"lora_target_parameters": list(names)} if names else {}
+
+
 def _lora(
     keys: str,
     slot: str,
@@ -250,9 +255,9 @@ def _key(key: str, slot: str, default: Any, since: str | None = None) -> Entry:
     )
 
 
-def _never(slot: str, until: str) -> Entry:
+def _never(slot: str, until: str, value: Any = False) -> Entry:
     source = f"{_SOURCE}, from {until}"
-    return fixed(f"adapter.{slot}", False, source, until=until, when=has_adapter, package=TRL)
+    return fixed(f"adapter.{slot}", value, source, until=until, when=has_adapter, package=TRL)
 
 
 ADAPTER = (
@@ -281,6 +286,17 @@ ADAPTER = (
         lambda found: {"adapter.also_train": tuple(found["lora_modules_to_save"] or ())},
         (),
     ),
+    Entry(
+        ("lora_target_parameters",),
+        ("adapter.parameters",),
+        _write_parameters,
+        lambda found: {"adapter.parameters": tuple(found["lora_target_parameters"] or ())},
+        "trl 0.26.0 to 1.16.0 trainer/utils.py `get_peft_config`; 0.25.1 does not hand it on",
+        since="0.26",
+        absent=((ALWAYS, {"adapter.parameters": ()}),),
+        when=has_adapter,
+        package=TRL,
+    ),
     derived("lora_task_type", task_of, _SOURCE, when=has_adapter, package=TRL),
     _key("use_rslora", "rslora", False, since="0.10"),
     _key("use_dora", "dora", False, since="0.16"),
@@ -288,6 +304,7 @@ ADAPTER = (
 PLAIN_LORA = (
     _never("rslora", "0.10"),
     _never("dora", "0.16"),
+    _never("parameters", "0.26", ()),
     fixed(
         "adapter.bias",
         "none",

@@ -177,7 +177,8 @@ CANNOT: Final = {
     **{
         f"adapter.{name}": Cannot(_UNTOUCHED)
         for name in (
-            *("rank", "alpha", "dropout", "targets", "bias", "rslora", "dora", "also_train"),
+            *("rank", "alpha", "dropout", "targets", "parameters", "bias"),
+            *("rslora", "dora", "also_train"),
         )
     },
     "adapter.frozen": Cannot(

@@ -226,6 +226,7 @@ _ADAPTER: Final = (
     _never("bias", "none"),
     _never("rslora", value=False),
     _never("dora", value=False),
+    _never("parameters", ()),
     _never("also_train", ()),
     fixed("adapter.frozen", (), f"{_MAIN}: freeze_layers and freeze_LLM_only need FSDP"),
 )

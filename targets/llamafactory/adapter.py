@@ -138,6 +138,7 @@ ADAPTER: Final = (
         absent={"adapter.also_train": ()},
         when=has_adapter,
     ),
+    replace(fixed("adapter.parameters", (), f"{_LORA}: no key names parameters"), when=has_adapter),
     same("use_rslora", "adapter.rslora", _LORA, absent=((ALWAYS, False),), when=has_adapter),
     same("use_dora", "adapter.dora", _LORA, absent=((ALWAYS, False),), when=has_adapter),
     replace(

@@ -194,6 +194,7 @@ _ADAPTER: Final = (
         when=has_adapter,
     ),
     _lora("lora_bias", "bias", "none"),
+    fixed("adapter.parameters", (), f"{_TRAIN} LoraConfig", when=has_adapter),
     fixed("adapter.rslora", value=False, source=f"{_TRAIN} LoraConfig", when=has_adapter),
     fixed("adapter.dora", value=False, source=f"{_TRAIN} LoraConfig", when=has_adapter),
 )

@@ -38,6 +38,11 @@ def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"adapter.targets": names} if is_plain else {}
 
 
+def _write_parameters(plan: Plan) -> Mapping[str, Json]:
+    names = plan.adapter.parameters
+    return {"target_parameters": list(names)} if names else {}
+
+
 def _write_also(plan: Plan) -> Mapping[str, Json]:
     names = plan.adapter.also_train
     return {"modules_to_save": list(names)} if names else {}
@@ -102,6 +107,15 @@ ADAPTER: Final = (
         {"none": "none", "all": "all"},
         _TUNER,
         absent=((ALWAYS, "none"),),
+        when=has_adapter,
+    ),
+    row(
+        ("target_parameters",),
+        ("adapter.parameters",),
+        _write_parameters,
+        lambda found: {"adapter.parameters": split_names(found["target_parameters"])},
+        _TUNER,
+        absent={"adapter.parameters": ()},
         when=has_adapter,
     ),
     row(

@@ -195,6 +195,7 @@ ADAPTER: Final = (
     ),
     _never("bias", "none"),
     _never("rslora", value=False),
+    _never("parameters", ()),
     _never("also_train", ()),
     fixed("adapter.frozen", (), f"{SOURCE} recipes/llm/train_ft.py: no `freeze_config`"),
 )

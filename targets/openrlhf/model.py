@@ -153,6 +153,7 @@ ADAPTER: Final = (
     _never("bias", "none"),
     _never("rslora", value=False),
     _never("dora", value=False),
+    _never("parameters", ()),
     _never("also_train", ()),
     fixed("adapter.frozen", (), f"{_FLAGS}: no flag of them freezes a part"),
 )

@@ -28,7 +28,7 @@ def _is_lora(found: Found) -> bool:
 
 _SLOTS: Final = (
     *("adapter.kind", "adapter.rank", "adapter.alpha", "adapter.dropout", "adapter.dora"),
-    "adapter.rslora",
+    *("adapter.rslora", "adapter.parameters"),
 )
 _ARGUMENTS: Final = ("lora_rank", "lora_alpha", "lora_dropout", "use_dora")
 

@@ -82,6 +82,7 @@ ADAPTER: Final = (
     _default("use_dora", "dora", False, since="2026.7.6"),
     _never("dora", False, f"{_LORA}, in 2026.3.18 without use_dora", until="2026.7.6"),
     _never("bias", "none", _PREPARES),
+    _never("parameters", (), f"{_LORA}: it finds experts by the names of their projections"),
     _never("also_train", (), f"{_PREPARES}: modules_to_save"),
     fixed("adapter.frozen", (), f"{_PREPARES}: in full, all parameters"),
 )

@@ -94,6 +94,7 @@ def _adapting(at: str) -> tuple[Entry, ...]:
         _never("bias", "none"),
         _never("rslora", value=False),
         _never("dora", value=False),
+        _never("parameters", ()),
         _never("also_train", ()),
     )
 

@@ -131,6 +131,7 @@ _ADAPTER: Final = (
         absent=((ALWAYS, {"adapter.targets": TARGETS}),),
     ),
     fixed("adapter.bias", "none", _MIXIN),
+    fixed("adapter.parameters", (), _MIXIN),
     fixed("adapter.rslora", value=False, source=_MIXIN),
     fixed("adapter.dora", value=False, source=_MIXIN),
     fixed("adapter.also_train", (), f"{FILE} `disable_untrainable_params`: matrix_A and matrix_B"),

@@ -14,9 +14,14 @@ from tests.recording.traces import run  # noqa: E402
 from tests.tracing.small_configs import SMALL  # noqa: E402
 from workload_builders import BF16_LORA, FP32, full, layout, lora  # noqa: E402
 
-from tunec.compiler.analyses.architecture import derive, is_refused  # noqa: E402
+from tunec.compiler.analyses.architecture import (  # noqa: E402
+    derive,
+    expert_parameters,
+    is_refused,
+)
 from tunec.compiler.analyses.architecture.lora import lora_parameters, matching  # noqa: E402
 from tunec.compiler.analyses.memory.account import account  # noqa: E402
+from tunec.compiler.analyses.trainable import adapted_modules  # noqa: E402
 from tunec.compiler.ir.slots import AttentionKernel  # noqa: E402
 from tunec.compiler.tracing.comparison import compare  # noqa: E402
 from tunec.compiler.tracing.live.derivation.curves import Lengths, fitted  # noqa: E402
@@ -291,6 +296,25 @@ def test_a_class_that_takes_a_step_a_token_is_measured_at_short_lengths(samples)
     assert abs(compare(trace, account(workload, layout(samples))).error) < 0.02
 
 
+def test_experts_without_names_of_their_own_are_adapted_as_parameters():
+    """gpt-oss: as many parameters as PEFT adds for `target_parameters`, with the rank itself."""
+    peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
+    found = derived(CONFIGS["gpt_oss"]).architecture
+    names = expert_parameters(found)
+    assert names == ("experts.gate_up_proj", "experts.down_proj")
+    config = transformers.GptOssConfig(**CONFIGS["gpt_oss"])
+    with torch.device("meta"):
+        real = transformers.GptOssForCausalLM(config)
+        asked = peft.LoraConfig(r=4, target_modules=["q_proj"], target_parameters=list(names))
+        adapted = peft.get_peft_model(real, asked)
+    trained, _ = adapted.get_nb_trainable_parameters()
+    modules = adapted_modules(found, ("q_proj",), names)
+    assert {module.path.rpartition(".")[2] for module in modules} == {
+        *("q_proj", "gate_up_proj", "down_proj")
+    }
+    assert trained == lora_parameters(found, modules, 4)
+
+
 ROUTED = {**SMALL, **EXPERTS, "model_type": "phimoe", "num_hidden_layers": 2}
 
 
@@ -304,7 +328,7 @@ def test_a_router_that_answers_twice_is_adapted_by_no_plan():
     real = transformers.PhimoeForCausalLM(transformers.PhimoeConfig(**ROUTED))
     adapted = peft.get_peft_model(real, peft.LoraConfig(r=4, target_modules="all-linear"))
     trained, _ = adapted.get_nb_trainable_parameters()
-    assert trained == lora_parameters(matching(found, "all-linear"), 4)
+    assert trained == lora_parameters(found, matching(found, "all-linear"), 4)
     with pytest.raises(AttributeError, match="'tuple' object has no attribute 'dtype'"):
         adapted(input_ids=torch.zeros(1, 4, dtype=torch.long))
 

@@ -22,12 +22,15 @@ from tunec.compiler.analyses.architecture.image_tokens import (
 )
 from tunec.compiler.analyses.architecture.lora import (
     HalfTarget,
+    expert_parameters,
     expert_targets,
     half_target,
     is_moved,
     is_refused,
     lora_parameters,
     matching,
+    parameters_named,
+    rank_factor,
     takes_no_adapter,
 )
 
@@ -39,6 +42,7 @@ __all__ = [
     "UnknownArchitecture",
     "UnusableConfig",
     "derive",
+    "expert_parameters",
     "expert_targets",
     "half_target",
     "image_tokens",
@@ -47,6 +51,8 @@ __all__ = [
     "latent_tokens",
     "lora_parameters",
     "matching",
+    "parameters_named",
+    "rank_factor",
     "takes_no_adapter",
     "vision_tokens",
     "with_images",

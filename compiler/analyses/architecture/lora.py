@@ -181,13 +181,43 @@ def _leaves(architecture: Architecture, pattern: re.Pattern[str]) -> tuple[str, 
     return tuple(sorted(found))
 
 
-def lora_parameters(modules: Iterable[Module], rank: int, pieces: int = 1) -> int:
+def parameters_named(architecture: Architecture, names: Sequence[str]) -> tuple[Module, ...]:
+    """The parameters that PEFT adapts for `target_parameters`: those whose path ends in a name.
+
+    0.21.2 `tuners/tuners_utils.py`, `BaseTuner._inject_parameters`.
+    """
+    there = (module for module in architecture.modules if module.kind == "parameter")
+    return tuple(module for module in there if _ends(module.path, names))
+
+
+def expert_parameters(architecture: Architecture) -> tuple[str, ...]:
+    """Names of the parameters that hold a layer's routed experts, for `target_parameters`."""
+    stacks = [m for m in architecture.modules if m.kind == "parameter" and len(m.shape) == 3]
+    paths = (module.path for module in stacks if ".experts." in module.path)
+    return tuple(dict.fromkeys(".".join(path.split(".")[-2:]) for path in paths))
+
+
+def rank_factor(architecture: Architecture, module: Module) -> int:
+    """How often the rank an expert's adapter has: twice if PEFT moved two targets to one tensor.
+
+    A parameter that `target_parameters` names has the rank itself.
+    """
+    is_fused = module.kind == "parameter" and module.path.endswith(_FUSED)
+    return 2 if is_fused and architecture.family in _FUSED_EXPERTS else 1
+
+
+def lora_parameters(
+    architecture: Architecture, modules: Iterable[Module], rank: int, pieces: int = 1
+) -> int:
     """Count the parameters that LoRA of this rank adds to the modules.
 
     `pieces` is the number of parts into which a `query_key_value` projection is split, each with
     its own pair of matrices: 1 in PEFT, 3 in SwissArmyTransformer (`LoraMixin`).
     """
-    return sum(_pair(module, rank, pieces) * module.copies for module in modules)
+    return sum(
+        _pair(module, rank * rank_factor(architecture, module), pieces) * module.copies
+        for module in modules
+    )
 
 
 def _check_fused(named: set[str], moved: Mapping[str, str]) -> None:
@@ -201,8 +231,7 @@ def _check_fused(named: set[str], moved: Mapping[str, str]) -> None:
 def _pair(module: Module, rank: int, pieces: int) -> int:
     first, *rest = module.shape
     if module.kind == "parameter" and len(rest) == 2:
-        factor = 2 if module.path.endswith(_FUSED) else 1
-        return factor * rank * first * sum(rest)
+        return rank * first * sum(rest)
     inputs = 1
     for side in rest:
         inputs *= side

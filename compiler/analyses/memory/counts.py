@@ -174,7 +174,7 @@ class Counts:
         """
         workload = self._workload
         full = sum((_row_column(m.shape) + m.bias) * m.copies for m in workload.trained)
-        shapes = ((m, adapter_shapes(m, workload.adapter.rank)) for m in workload.adapted)
+        shapes = ((m, adapter_shapes(workload, m)) for m in workload.adapted)
         return full + sum(sum(map(_row_column, each)) * m.copies for m, each in shapes)
 
     def _at(self, path: str | None) -> tuple[Module, ...]:
@@ -367,10 +367,9 @@ def expert_blocks(model: Architecture) -> tuple[str, ...]:
 
 
 def _trained_shapes(workload: Workload, *, inside: bool = False) -> list[tuple[int, ...]]:
-    rank = workload.adapter.rank
     shapes = [module.shape for module in workload.trained if not inside or "{}" in module.path]
     for module in workload.adapted:
-        shapes += adapter_shapes(module, rank)
+        shapes += adapter_shapes(workload, module)
     return shapes
 
 
@@ -379,7 +378,7 @@ def _sizes(workload: Workload) -> Iterable[int]:
         yield from [prod(module.shape)] * module.copies
         yield from [module.bias] * module.copies
     for module in workload.adapted:
-        yield from [*map(prod, adapter_shapes(module, workload.adapter.rank))] * module.copies
+        yield from [*map(prod, adapter_shapes(workload, module))] * module.copies
 
 
 def tables_of(workload: Workload) -> tuple[Module, ...]:

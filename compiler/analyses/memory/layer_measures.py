@@ -2,6 +2,7 @@
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.attention import attention_saved
+from tunec.compiler.analyses.memory.experts import experts_saved
 from tunec.compiler.analyses.memory.layers import layer_saved, layer_working
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Stack
@@ -19,7 +20,7 @@ def saved(stack: Stack, widths: Arithmetic, keys: float, *, alone: bool) -> floa
     if found is None:
         return layer_saved(stack, widths, keys)
     own = highest(found.saved, keys) - highest(found.common, keys)
-    return own + _other_kernel(found, stack, widths, keys)
+    return own + _other_kernel(found, stack, widths, keys) + _of_adapted_experts(stack, widths)
 
 
 def common(stack: Stack, widths: Arithmetic, keys: float) -> float:
@@ -72,6 +73,15 @@ def _found(
     other = way.removesuffix(_EAGER) if widths.eager else way + _EAGER
     named = [each + ALONE * one for one in (alone, False) for each in (way, other)]
     return next(filter(None, (find(measures, each) for each in named)), None)
+
+
+def _of_adapted_experts(stack: Stack, widths: Arithmetic) -> float:
+    """What experts with adapters keep more than the frozen ones that were measured."""
+    if stack.experts is None or widths.trained or not widths.trains_experts:
+        return 0
+    frozen = replace(widths, trains_experts=False)
+    adapted, measured = (experts_saved(stack, stack.experts, each) for each in (widths, frozen))
+    return adapted - measured
 
 
 def _other_kernel(found: Measured, stack: Stack, widths: Arithmetic, keys: float) -> float:

@@ -14,6 +14,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from packaging.version import Version
 
+from tunec.compiler.analyses.architecture import rank_factor
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import Quantization
 from tunec.schemas.models.architecture import Architecture, Kind, Module, Part
@@ -75,7 +76,6 @@ FOUR_BIT: Final[frozenset[QuantFormat]] = frozenset({"nf4", "fp4"})
 _LEFT_OF_T5: Final = ".wo"
 """What transformers quantises in no model of T5's kind (`models/t5/modeling_t5.py`,
 `T5PreTrainedModel._keep_in_fp32_modules`; `quantizers/base.py`, `get_modules_to_not_convert`)."""
-_GATE_UP: Final = ".gate_up_proj"
 
 
 def reads_attention(module: Module) -> bool:
@@ -192,19 +192,20 @@ def adapter_elements(workload: Workload, module: Module) -> int:
     (arXiv 2402.09353) adds one magnitude an output.
     """
     magnitudes = module.shape[0] if workload.adapter.dora else 0
-    pair = sum(map(prod, adapter_shapes(module, workload.adapter.rank)))
+    pair = sum(map(prod, adapter_shapes(workload, module)))
     return (pair + magnitudes) * module.copies
 
 
-def adapter_shapes(module: Module, rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
+def adapter_shapes(workload: Workload, module: Module) -> tuple[tuple[int, int], tuple[int, int]]:
     """The shapes of A and B on one copy of a module.
 
-    Those of experts in one tensor have a rank for each expert, twice where gate and up are one
-    (peft 0.21 `tuners/lora/layer.py`, `ParamWrapper`; `utils/transformers_weight_conversion.py`).
+    Those of experts in one tensor have a rank for each expert
+    (peft 0.21 `tuners/lora/layer.py`, `ParamWrapper`).
     """
+    rank = workload.adapter.rank
     outputs, *rest = module.shape
     if module.kind == "parameter" and len(rest) == 2:
-        inner = rank * outputs * (2 if module.path.endswith(_GATE_UP) else 1)
+        inner = rank * outputs * rank_factor(workload.architecture, module)
         return (inner, rest[1]), (rest[0], inner)
     return (rank, prod(rest)), (outputs, rank)
 

@@ -114,10 +114,9 @@ def _parts(sizes: Sequence[int], ranks: int) -> list[Partition]:
 
 def _tensors(workload: Workload) -> list[Matrix | int]:
     """Every trained tensor in the model's order: a matrix for Muon, or the elements of Adam's."""
-    rank = workload.adapter.rank
     found: list[Matrix | int] = []
     for module, _ in in_order(workload.adapted):
-        found += [_tensor(module, shape) for shape in adapter_shapes(module, rank)]
+        found += [_tensor(module, shape) for shape in adapter_shapes(workload, module)]
         found += [module.shape[0]] * workload.adapter.dora
     for module, _ in in_order(workload.trained):
         found.append(_tensor(module, module.shape))

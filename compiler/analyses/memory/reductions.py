@@ -133,7 +133,7 @@ def _tensors(workload: Workload, inner: frozenset[int]) -> Iterator[Tensor]:
     idle = frozenset((*workload.idle_adapted, *workload.idle))
     for module, layer in in_order(workload.adapted):
         place = layer, module.shape[-1] in inner, module.path.startswith(blocks), module in idle
-        for shape in adapter_shapes(module, workload.adapter.rank):
+        for shape in adapter_shapes(workload, module):
             yield Tensor(prod(shape), *place)
     for module, layer in in_order(workload.trained):
         place = layer, module.shape[-1] in inner, module.path.startswith(blocks), module in idle

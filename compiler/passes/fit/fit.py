@@ -139,7 +139,9 @@ def _workload(facts: Facts, draft: Draft) -> Workload:
         quantization=draft.quantization,
         adapter=adapter,
         optimizer=draft.optimizer,
-        adapted=adapted_modules(architecture, adapter.targets if adapter.kind != "none" else ()),
+        adapted=()
+        if adapter.kind == "none"
+        else adapted_modules(architecture, adapter.targets, adapter.parameters),
         trained=trained_modules(architecture, adapter),
         versions=tuple(sorted(facts.versions.items())),
         loss=draft.loss.path,

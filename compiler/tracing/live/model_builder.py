@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import torch
 
+from tunec.compiler.analyses.architecture import rank_factor
 from tunec.compiler.analyses.memory.modules import is_stack, quantizes
 from tunec.compiler.tracing.live.bitsandbytes_layers import quantize
 from tunec.compiler.tracing.live.kernels import register_attention
@@ -144,6 +145,17 @@ def _quantize(subject: Subject, model: torch.nn.Module) -> None:
     quantize(model, names, subject.workload.quantization)
 
 
+def _doubled(subject: Subject) -> dict[str, int]:
+    workload = subject.workload
+    factors = {module: rank_factor(workload.architecture, module) for module in workload.adapted}
+    return {
+        name: factor * workload.adapter.rank
+        for module, factor in factors.items()
+        if factor > 1
+        for name in module.names()
+    }
+
+
 def _adapt(subject: Subject, model: torch.nn.Module) -> torch.nn.Module:
     import peft
 
@@ -154,7 +166,7 @@ def _adapt(subject: Subject, model: torch.nn.Module) -> torch.nn.Module:
         r=slots.rank,
         target_parameters=stacks or None,
         # what transformers' conversion of a checkpoint's separate gate and up asks peft for
-        rank_pattern={name: 2 * slots.rank for name in stacks if name.endswith("gate_up_proj")},
+        rank_pattern=_doubled(subject),
         lora_alpha=round(slots.alpha) or 1,
         lora_dropout=slots.dropout,
         target_modules=[n for m in subject.workload.adapted if not is_stack(m) for n in m.names()],

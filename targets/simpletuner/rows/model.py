@@ -189,6 +189,7 @@ MODEL: Final = (
     ),
     fixed("adapter.bias", "none", ADAPTERS),
     fixed("adapter.rslora", value=False, source=ADAPTERS),
+    fixed("adapter.parameters", (), ADAPTERS),
     fixed("adapter.also_train", (), f"{ADAPTERS}, get_lora_save_layers"),
     fixed(
         "adapter.frozen", (), "helpers/models/common.py freeze_components: the denoiser is whole"

@@ -130,7 +130,7 @@ def test_peft_adapts_the_same_modules(config, targets, build):
     found = matching(architecture, targets)
     names, total = adapted(build(config, architecture.kind), targets)
     assert names_of(found) == unwrapped(names)
-    assert lora_parameters(found, RANK) == total
+    assert lora_parameters(architecture, found, RANK) == total
 
 
 def test_peft_leaves_the_same_modules_out(build):
@@ -140,7 +140,7 @@ def test_peft_leaves_the_same_modules_out(build):
     found = matching(architecture, "all-linear", exclude)
     names, total = adapted(build(config, architecture.kind), "all-linear", exclude_modules=exclude)
     assert names_of(found) == names
-    assert lora_parameters(found, RANK) == total
+    assert lora_parameters(architecture, found, RANK) == total
 
 
 def test_fused_experts_are_moved_for_the_families_that_peft_moves_them_for():
@@ -236,7 +236,7 @@ def test_every_card_has_as_many_adapters_as_peft_gives_it(name):
     modules = matching(architecture, targets)
     expected = Adapters(
         *named(names_of(modules)),
-        lora_parameters(modules, RANK),
+        lora_parameters(architecture, modules, RANK),
         adapter_bytes(architecture, modules),
     )
     assert adapters_of_peft(found.config, architecture.kind, targets) == expected

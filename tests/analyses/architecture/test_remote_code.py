@@ -60,7 +60,7 @@ def test_chatglm_6b_counts_as_its_lora_logs_do():
     }
     architecture = derive(config)
     # trainable params: 3670016 || all params: 6176956416, of LoRA with r=8 on query_key_value
-    added = lora_parameters(matching(architecture, ["query_key_value"]), rank=8)
+    added = lora_parameters(architecture, matching(architecture, ["query_key_value"]), rank=8)
     assert added == 3_670_016
     assert architecture.parameters + added == 6_176_956_416
 
@@ -70,8 +70,8 @@ def test_lora_on_glm_4v_adapts_the_tower_too():
     found = matching(architecture, card("glm-4v-9b").lora_targets)
     assert {module.part: module.copies for module in found} == {"text": 40, "vision": 63}
     # zai-org/GLM-4 issue 501 (r=8) and issue 281 (r=4)
-    assert lora_parameters(found, rank=8) == 6_397_952
-    assert lora_parameters(found, rank=4) == 3_198_976
+    assert lora_parameters(architecture, found, rank=8) == 6_397_952
+    assert lora_parameters(architecture, found, rank=4) == 3_198_976
 
 
 def test_all_linear_takes_the_output_layer_that_its_class_does_not_declare():
@@ -105,4 +105,4 @@ def test_swissarmytransformer_gives_each_of_query_key_and_value_its_own_pair():
     modules = matching(architecture, found.lora_pattern)
     assert {module.part for module in modules} == {"text"}
     # sat/model/finetune/lora2.py: 3 * r * (4096 + 4096) and 1 * r * (4096 + 4096) a layer
-    assert lora_parameters(modules, rank=10, pieces=3) == 28 * 4 * 10 * (4096 + 4096)
+    assert lora_parameters(architecture, modules, rank=10, pieces=3) == 28 * 4 * 10 * (4096 + 4096)

@@ -126,6 +126,7 @@ _NO_ADAPTER = Adapter(
     alpha=0,
     dropout=0,
     targets=(),
+    parameters=(),
     bias="none",
     rslora=False,
     dora=False,

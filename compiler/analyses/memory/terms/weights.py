@@ -249,6 +249,6 @@ def persistent(plan: Sharding) -> int:
     threshold, workload = plan.zero.persistence_threshold, plan.workload
     held = sum(total for size, total in plan.counts.sizes if size <= threshold)
     for module in workload.adapted:
-        sizes = map(prod, adapter_shapes(module, workload.adapter.rank))
+        sizes = map(prod, adapter_shapes(workload, module))
         held += module.copies * sum(size for size in sizes if size <= threshold)
     return held

@@ -80,10 +80,12 @@ def _adapter(run: LintContext, kind: str, rank: int) -> "Adapter":
     from tunec.compiler.ir.slots import Adapter
 
     targets = run.value("adapter.targets", ()) or ()
+    parameters = run.value("adapter.parameters", ()) or ()
     also = run.value("adapter.also_train", ()) or ()
     frozen = run.value("adapter.frozen", ()) or ()
     rank = rank if kind != "none" else 0
-    return Adapter(kind, rank, 1.0, 0.0, targets, "none", False, False, "never", also, frozen, 0)  # type: ignore[arg-type]
+    named = (targets, parameters)
+    return Adapter(kind, rank, 1.0, 0.0, *named, "none", False, False, "never", also, frozen, 0)  # type: ignore[arg-type]
 
 
 def _by_slots(run: LintContext, model: "Architecture") -> Trained:
@@ -91,10 +93,13 @@ def _by_slots(run: LintContext, model: "Architecture") -> Trained:
 
     kind = run.value("adapter.kind", "none")
     adapter = _adapter(run, kind, run.value("adapter.rank", 0))
-    every = _linear(model) if _adapts_all(run) else adapted_modules(model, adapter.targets)
-    return Trained(
-        adapter, trained_modules(model, adapter), every if kind != "none" else (), _is_told(run)
+    every = (
+        _linear(model)
+        if _adapts_all(run)
+        else adapted_modules(model, adapter.targets, adapter.parameters)
     )
+    adapted = every if kind != "none" else ()
+    return Trained(adapter, trained_modules(model, adapter), adapted, _is_told(run))
 
 
 _OF_TRL: Final = re.compile(
