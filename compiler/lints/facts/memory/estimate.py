@@ -325,7 +325,7 @@ def _nodes(run: LintContext, world: int) -> int:
     return 1 if cluster is None else -(-world // min(each.device_count for each in cluster.nodes))
 
 
-OWN_STATES: Final = ("axolotl", "nemo-automodel", "unsloth", "verl")
+OWN_STATES: Final = ("axolotl", "llamafactory", "nemo-automodel", "unsloth", "verl")
 """Trainers with their own rules for optimizer states."""
 
 
