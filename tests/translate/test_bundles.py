@@ -72,9 +72,11 @@ def test_a_file_that_starts_nothing_is_refused(tunec, tmp_path):
 
 def test_a_folder_that_is_no_bundle_is_refused(tunec, tmp_path):
     (tmp_path / "some").mkdir()
-    told = tunec("init", "--from", "some")
-    assert (told.code, told.out) == (1, "")
-    assert "error[E0201]: some is a folder" in told.err
+    for asked in (("init", "--from", "some"), ("translate", "some", "--to", "deepspeed")):
+        told = tunec(*asked)
+        assert (told.code, told.out) == (1, "")
+        assert "error[E0201]: some is a folder" in told.err
+        assert "name the files of one run" in told.err
 
 
 @pytest.mark.parametrize("said", ["filename", "parquet", None])
