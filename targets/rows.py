@@ -144,6 +144,16 @@ def unlimited(source: str) -> Entry:
     return fixed("data.limits", (), source)
 
 
+def names_under(key: str, slot: str) -> Callable[[Plan], Mapping[str, Json]]:
+    """Write a slot's names as a list under a key; without names the key is left out."""
+
+    def write(plan: Plan) -> Mapping[str, Json]:
+        names = plan[slot]
+        return {key: list(names)} if names else {}
+
+    return write
+
+
 def row(
     keys: tuple[str, ...],
     slots: tuple[str, ...],

@@ -10,7 +10,7 @@ from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.read_only import split_names
-from tunec.targets.rows import has_adapter, in_four_bits, row
+from tunec.targets.rows import has_adapter, in_four_bits, names_under, row
 
 _PEFT: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig`"
 _LOADER: Final = "axolotl loaders/model.py `_set_quantization_config`, before 0.10 utils/models.py"
@@ -49,16 +49,6 @@ def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"adapter.targets": targets if isinstance(targets, str) else split_names(targets)}
 
 
-def _write_parameters(plan: Plan) -> Mapping[str, Json]:
-    names = plan.adapter.parameters
-    return {"lora_target_parameters": list(names)} if names else {}
-
-
-def _write_also(plan: Plan) -> Mapping[str, Json]:
-    names = plan.adapter.also_train
-    return {"lora_modules_to_save": list(names)} if names else {}
-
-
 _KERNELS: Final = (
     "axolotl 0.13.2 to 0.19.0 utils/schemas/config.py `check_auto_enable_lora_kernels`: absent, on "
     "for some; the account of memory has none of them"
@@ -93,7 +83,7 @@ ADAPTER: Final = (
     row(
         ("lora_target_parameters",),
         ("adapter.parameters",),
-        _write_parameters,
+        names_under("lora_target_parameters", "adapter.parameters"),
         lambda found: {"adapter.parameters": split_names(found["lora_target_parameters"])},
         "axolotl 0.12.0 to 0.19.0 loaders/adapter.py `load_lora`",
         since=WRITTEN,
@@ -103,7 +93,7 @@ ADAPTER: Final = (
     row(
         ("lora_modules_to_save",),
         ("adapter.also_train",),
-        _write_also,
+        names_under("lora_modules_to_save", "adapter.also_train"),
         lambda found: {"adapter.also_train": split_names(found["lora_modules_to_save"])},
         _PEFT,
         absent={"adapter.also_train": ()},

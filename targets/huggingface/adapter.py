@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, named, same
 from tunec.targets.huggingface.packages import PEFT, schema_of
-from tunec.targets.rows import has_adapter
+from tunec.targets.rows import has_adapter, names_under
 
 _SOURCE = "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig`"
 
@@ -38,16 +38,6 @@ def _key(key: str, slot: str, default: Any) -> Entry:
     return same(key, f"adapter.{slot}", _SOURCE, absent=((ALWAYS, default),), package=PEFT)
 
 
-def _write_parameters(plan: Plan) -> Mapping[str, Any]:
-    names = plan.adapter.parameters
-    return {"target_parameters": list(names)} if names else {}
-
-
-def _write_also(plan: Plan) -> Mapping[str, Any]:
-    names = plan.adapter.also_train
-    return {"modules_to_save": list(names)} if names else {}
-
-
 def _read_also(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"adapter.also_train": tuple(found["modules_to_save"] or ())}
 
@@ -77,7 +67,7 @@ _ENTRIES = (
     Entry(
         ("target_parameters",),
         ("adapter.parameters",),
-        _write_parameters,
+        names_under("target_parameters", "adapter.parameters"),
         lambda found: {"adapter.parameters": tuple(found["target_parameters"] or ())},
         "peft 0.17.0 to 0.21.2 tuners/lora/config.py `LoraConfig`",
         since="0.17",
@@ -91,7 +81,7 @@ _ENTRIES = (
     Entry(
         ("modules_to_save",),
         ("adapter.also_train",),
-        _write_also,
+        names_under("modules_to_save", "adapter.also_train"),
         _read_also,
         _SOURCE,
         absent=((ALWAYS, {"adapter.also_train": ()}),),

@@ -10,7 +10,7 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.terms import FloatDtype, QuantFormat
 from tunec.targets.huggingface.adapter import task_of, whole
 from tunec.targets.huggingface.packages import TRL
-from tunec.targets.rows import has_adapter, in_four_bits
+from tunec.targets.rows import has_adapter, in_four_bits, names_under
 
 _SOURCE = "trl 0.8.6 to 1.16.0 trainer/model_config.py `ModelConfig`"
 _BNB = "trl 0.8.6 to 1.16.0 trainer/utils.py `get_quantization_config`"
@@ -220,16 +220,6 @@ def _read_targets(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"adapter.targets": (re.sub(r"\\(\W)", r"\1", one[1]),) if one else targets}
 
 
-def _write_also(plan: Plan) -> Mapping[str, Any]:
-    names = plan.adapter.also_train
-    return {"lora_modules_to_save": list(names)} if names else {}
-
-
-def _write_parameters(plan: Plan) -> Mapping[str, Any]:
-    names = plan.adapter.parameters
-    return {"lora_target_parameters": list(names)} if names else {}
-
-
 def _lora(
     keys: str,
     slot: str,
@@ -282,14 +272,14 @@ ADAPTER = (
     _lora(
         "lora_modules_to_save",
         "adapter.also_train",
-        _write_also,
+        names_under("lora_modules_to_save", "adapter.also_train"),
         lambda found: {"adapter.also_train": tuple(found["lora_modules_to_save"] or ())},
         (),
     ),
     Entry(
         ("lora_target_parameters",),
         ("adapter.parameters",),
-        _write_parameters,
+        names_under("lora_target_parameters", "adapter.parameters"),
         lambda found: {"adapter.parameters": tuple(found["lora_target_parameters"] or ())},
         "trl 0.26.0 to 1.16.0 trainer/utils.py `get_peft_config`; 0.25.1 does not hand it on",
         since="0.26",

@@ -10,7 +10,7 @@ from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.text_layers import names_in_the_text
 from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.read_only import named_word, split_names
-from tunec.targets.rows import has_adapter, in_four_bits, row
+from tunec.targets.rows import has_adapter, in_four_bits, names_under, row
 
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py `ModelArguments`"
 _TUNING: Final = "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `FinetuningArguments`"
@@ -39,11 +39,6 @@ def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """Read `all` as every linear layer, which follows from the model's architecture."""
     names = split_names(found["lora_target"])
     return {"adapter.targets": names} if names != ("all",) else {}
-
-
-def _write_also(plan: Plan) -> Mapping[str, Json]:
-    names = plan.adapter.also_train
-    return {"additional_target": ",".join(names)} if names else {}
 
 
 def _is_of_the_text(plan: Plan) -> bool:
@@ -132,7 +127,7 @@ ADAPTER: Final = (
     row(
         ("additional_target",),
         ("adapter.also_train",),
-        _write_also,
+        names_under("additional_target", "adapter.also_train"),
         lambda found: {"adapter.also_train": split_names(found["additional_target"])},
         _LORA,
         absent={"adapter.also_train": ()},

@@ -8,7 +8,7 @@ from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, named, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.read_only import named_word, split_names
-from tunec.targets.rows import has_adapter, in_four_bits, row
+from tunec.targets.rows import has_adapter, in_four_bits, names_under, row
 
 _TUNER: Final = "ms-swift 4.0.4 to 4.6.0 arguments/tuner_args.py `TunerArguments`"
 _KIND: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/base_args.py `BaseArguments`"
@@ -36,16 +36,6 @@ def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
     names = split_names(found.get("target_modules"))
     is_plain = names and not any(each.startswith("all-") for each in names)
     return {"adapter.targets": names} if is_plain else {}
-
-
-def _write_parameters(plan: Plan) -> Mapping[str, Json]:
-    names = plan.adapter.parameters
-    return {"target_parameters": list(names)} if names else {}
-
-
-def _write_also(plan: Plan) -> Mapping[str, Json]:
-    names = plan.adapter.also_train
-    return {"modules_to_save": list(names)} if names else {}
 
 
 _PARTS: Final = (("vision", "freeze_vit"), ("projector", "freeze_aligner"), ("text", "freeze_llm"))
@@ -112,7 +102,7 @@ ADAPTER: Final = (
     row(
         ("target_parameters",),
         ("adapter.parameters",),
-        _write_parameters,
+        names_under("target_parameters", "adapter.parameters"),
         lambda found: {"adapter.parameters": split_names(found["target_parameters"])},
         _TUNER,
         absent={"adapter.parameters": ()},
@@ -121,7 +111,7 @@ ADAPTER: Final = (
     row(
         ("modules_to_save",),
         ("adapter.also_train",),
-        _write_also,
+        names_under("modules_to_save", "adapter.also_train"),
         lambda found: {"adapter.also_train": split_names(found["modules_to_save"])},
         _TUNER,
         absent={"adapter.also_train": ()},
