@@ -148,7 +148,3 @@ fit-margin:
 # fit the constants of the time account to half of the published step times, and judge them by the others
 fit-time:
     python tests/analyses/time/fit.py
-
-# write docs/time-accuracy.md by the account of today
-time-page:
-    python tests/analyses/time/page.py

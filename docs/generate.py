@@ -8,7 +8,9 @@ derived: it is the output of the command. In ARCHITECTURE.md, the picture is der
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from runpy import run_path
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -352,6 +354,15 @@ def _rule_row(found: Rule) -> tuple[str, ...]:
 
 # ── what is derived ──────────────────────────────────────────────────────────────────────────────
 
+# ── docs/time-accuracy.md ────────────────────────────────────────────────────────────────────────
+
+
+def _measured(name: str) -> str:
+    """A text that stands with the published step times, made by its function of this name."""
+    made: str = run_path(str(ROOT / "tests/analyses/time/page.py"))[name]()
+    return made
+
+
 _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "README.md": readme,
     "ARCHITECTURE.md": architecture,
@@ -365,6 +376,8 @@ _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/derived-cards.md": card_page,
     "docs/derived-denoisers.md": denoiser_page,
     "docs/false-alarms.md": false_alarms_page,
+    "docs/time-accuracy.md": partial(_measured, "page"),
+    "compiler/analyses/time/accuracy.py": partial(_measured, "figures"),
     "docs/guide/memory-phases.svg": phases,
     "docs/guide/memory-methods.svg": methods,
 }

@@ -1,6 +1,6 @@
 """The account's error on the published runs that judge it; generated with its accuracy page.
 
-`tests/analyses/time/page.py` computes it, and `test_step_times.py` fails if it is stale.
+`tests/analyses/time/page.py` computes it; `just generate` renews it.
 """
 
 from typing import Final

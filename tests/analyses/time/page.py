@@ -1,7 +1,4 @@
-"""docs/time-accuracy.md, from the published runs and today's account.
-
-`python tests/analyses/time/page.py` writes it; `test_step_times.py` fails when it is stale.
-"""
+"""docs/time-accuracy.md, from the published runs and today's account; `just generate` renews it."""
 
 import json
 import sys
@@ -17,9 +14,6 @@ from judging import Judged, by_class, judged, ranked, ranked_of  # noqa: E402
 from measured_runs import SOURCES, Run, Split, runs  # noqa: E402
 from measurements import quantile  # noqa: E402
 
-ROOT: Final = HERE.parents[2]
-PAGE: Final = ROOT / "docs/time-accuracy.md"
-FIGURES: Final = ROOT / "compiler/analyses/time/accuracy.py"
 BEFORE: Final[dict[str, Any]] = json.loads((HERE / "before.json").read_text())
 UNUSED: Final[Sequence[Mapping[str, str]]] = json.loads((HERE / "sources.json").read_text())[
     "unused"
@@ -346,7 +340,7 @@ def _share(error: float) -> float:
 _FIGURES: Final = """\
 \"\"\"The account's error on the published runs that judge it; generated with its accuracy page.
 
-`tests/analyses/time/page.py` computes it, and `test_step_times.py` fails if it is stale.
+`tests/analyses/time/page.py` computes it; `just generate` renews it.
 \"\"\"
 
 from typing import Final
@@ -361,8 +355,3 @@ LATE: Final = {late:.2f}
 \"\"\"One in ten runs takes longer than accounted by more than this share, if a source counts by the
 root of its runs, as in the fit: one source with many runs of one model does not decide.\"\"\"
 """
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
-    FIGURES.write_text(figures(), "utf-8")

@@ -14,7 +14,6 @@ import pytest
 from fit import EXPECTED, SHARED
 from judging import by_class, ranked
 from measured_runs import SOURCES, runs
-from page import FIGURES, PAGE, figures, page
 
 from tunec.compiler.analyses.time.coefficients import FITTED
 
@@ -106,11 +105,6 @@ def test_what_the_account_said_before_stands_beside_the_rows() -> None:
     first = [run for run in runs() if run.split == "judge" and run.search == 1]
     known = [run for run in first if run.source not in LATER]
     assert before["judge"]["all"][0] == len(known)
-
-
-def test_the_page_shows_the_account_of_today() -> None:
-    assert PAGE.read_text("utf-8") == page()
-    assert FIGURES.read_text("utf-8") == figures()
 
 
 def test_constants_are_near_what_they_stand_for() -> None:
