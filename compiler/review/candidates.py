@@ -19,6 +19,7 @@ from tunec.compiler.passes.fit.search import (
     Answer,
     Candidate,
     Verdict,
+    chosen,
     describe,
     preference,
     search,
@@ -123,7 +124,7 @@ class _Judge(Struct, frozen=True):
         best = self.answer.best
         if verdict.best is not None and best is not None:
             is_chosen = shape == best.shape
-            why = _chosen(self.answer) if is_chosen else _slower(verdict.best, best)
+            why = chosen(self.answer) if is_chosen else _slower(verdict.best, best)
             state: State = "chosen" if is_chosen else "fits"
             return _with_sums(problem, shape, verdict.best.layout, state, why)
         if verdict.refusal is not None:
@@ -133,17 +134,14 @@ class _Judge(Struct, frozen=True):
         return _with_sums(problem, shape, smallest, state, describe(verdict, problem))
 
 
-def _chosen(answer: Answer) -> str:
-    count = sum(verdict.best is not None for verdict in answer.verdicts)
-    return f"the fastest of {count} that fit" if count > 1 else "the only one that fits"
-
-
 def _slower(other: Candidate, best: Candidate) -> str:
     """Why a layout that fits was rejected: its speed, and what `preference` counts against it."""
     longer, held = other.cost / best.cost - 1, _held_against(other, best)
     if longer >= _TOLD:
         return ", and ".join((f"fits, {longer:.1%} slower", *held[:1]))
     speed = f"{-longer:.1%} faster" if longer <= -_TOLD else "equally fast"
+    if other.shape.offloads and not best.shape.offloads:
+        held.append("moves states to the host")
     if preference(other)[1] > preference(best)[1]:
         held.append("is more complex")
     return f"fits and is {speed}, but {held[0] if held else 'has a smaller micro batch'}"

@@ -80,8 +80,7 @@ def test_where_nothing_else_fits_it_is_taken():
 
 def test_a_little_faster_is_not_enough():
     """Checkpoints of another form are worth a twentieth of the time (decision 10)."""
-    data = {"train": "train.jsonl", "samples": 1000, "sequence": 4096}
-    given = {**FULL, "model": "llama-2-70b", "data": data}
+    given = {**FULL, **LONG, "model": "mistral-small-24b", "hardware": "h100-x8"}
     free, by_fsdp = compiled("trl", **given), compiled("trl", engine="fsdp", **given)
     assert free.planned.plan.parallel.engine == "deepspeed"
     assert 1 < free.planned.time.step_seconds / by_fsdp.planned.time.step_seconds < 1.05

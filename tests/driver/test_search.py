@@ -15,6 +15,7 @@ from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.problem import Problem, layout_of
 from tunec.compiler.passes.fit.search import (
+    OFFLOADED,
     PIECE,
     Candidate,
     preference,
@@ -273,9 +274,30 @@ def test_more_memory_is_never_slower(model):
         found = [search(replace(base, budget=int(s * base.budget))).best for s in shares]
         costs = [preference(each)[0] if each else float("inf") for each in found]
         assert costs == sorted(costs, reverse=True)
-        plain = [each.cost if each else float("inf") for each in found]
-        for less, more in pairwise(plain):
-            assert more <= less * (1 + 10 * PIECE)
+        for less, more in pairwise(each for each in found if each):
+            is_back = less.shape.offloads and not more.shape.offloads
+            conceded = 10 * PIECE + (OFFLOADED if is_back else 0)
+            assert more.cost <= less.cost * (1 + conceded)
+
+
+@pytest.mark.parametrize("model", ["gpt2", "flan-t5-base", "modernbert-base"])
+@pytest.mark.parametrize("hardware", ["a100-80g-x1", "gh200-96g-x1", "rtx-4090-x1"])
+def test_a_small_model_with_room_moves_nothing_to_the_host(model, hardware):
+    base = problem(model, "full", hardware)
+    assert base is not None
+    for batch in (32, 1024):
+        best = search(replace(base, global_batch=batch)).best
+        assert best is not None
+        assert best.shape.engine == "none"
+
+
+def test_a_large_model_moves_to_the_host_what_its_devices_cannot_hold():
+    """Beside the layers of 13B two devices have room for one sample; the host's make it four."""
+    base = problem("olmo-2-13b", "lora", "rtx-4090-x2")
+    assert base is not None
+    best = search(base).best
+    assert best is not None
+    assert best.shape.offload_param == "cpu"
 
 
 @pytest.mark.parametrize("micro", [1, 2, 8])

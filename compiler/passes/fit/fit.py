@@ -19,7 +19,7 @@ from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
 from tunec.compiler.passes.defaults import BATCH, BATCH_TOKENS, GRADIENTS
 from tunec.compiler.passes.fit.answers import answers_of, kept_batches, preference_of, written_of
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layout_of
-from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
+from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, chosen, describe, search
 from tunec.compiler.passes.fit.shapes import global_batch, shapes, usual_batch
 from tunec.compiler.passes.fit.states import sums_in_fp32
 from tunec.compiler.passes.software import loses_its_schedule
@@ -259,7 +259,7 @@ def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Ori
         newest = "the newest version that these releases accept"
         return (newest if has else "another engine is used"), (spec("software"), spec("engine"))
     if path in SHAPE_SLOTS or path in ("batch.micro", "batch.accumulation"):
-        return f"{_chosen(answer)} {_room(problem, answer)}{_by_runs(problem)}", rests
+        return f"{chosen(answer)} {_room(problem, answer)}{_by_runs(problem)}", rests
     if path == "batch.global":
         return _why_so_many(problem), (spec("batch.global"),)
     if path == "batch.evaluation":
@@ -287,14 +287,6 @@ def _why_so_many(problem: Problem) -> str:
             "each device"
         )
     return "not given: a usual size that the devices divide evenly"
-
-
-def _chosen(answer: Answer) -> str:
-    """A phrase for the chosen layout, without the memory that it has to fit."""
-    count = sum(verdict.best is not None for verdict in answer.verdicts)
-    if not count:
-        return "the layout that needs the least memory, although none fits"
-    return f"the fastest of {count} layouts that fit" if count > 1 else "the only layout that fits"
 
 
 def _room(problem: Problem, answer: Answer) -> str:

@@ -104,6 +104,11 @@ class Shape(Struct, frozen=True, order=True):
         """Data parallel width: the number of groups of ranks with their own samples."""
         return max(self.devices // (self.tensor * self.sequence), 1)
 
+    @property
+    def offloads(self) -> bool:
+        """Whether parts of its state are on the host, or on a drive."""
+        return self.fsdp[2] or {self.offload_optimizer, self.offload_param} != {"none"}
+
     def says(self, slot: str) -> Any:
         """The value that this shape gives a slot of the search, or None for other slots."""
         return _SHAPE_SLOTS[slot](self) if slot in _SHAPE_SLOTS else None

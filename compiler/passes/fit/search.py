@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -165,11 +166,12 @@ def preference(candidate: Candidate) -> _Preference:
     them. Taking the simplest within some share of the fastest would break a promise: more memory
     could admit a faster layout, and with it a simpler one that is slower than the earlier choice.
     Here more memory cannot make the best preference worse, so no plan gets slower by more than its
-    machinery, a hundredth at most.
+    machinery and the prices below.
     """
     pieces = _machinery(candidate.shape)
     other = OTHER_CHECKPOINTS if candidate.shape.engine == "fsdp" else 0.0
     conceded = CONCESSION * (candidate.spends_reserve + candidate.sums_narrow)
+    conceded += OFFLOADED if candidate.shape.offloads else 0.0
     priced = candidate.cost * (1 + PIECE * pieces + other + conceded)
     # Nine digits: what no platform's arithmetic tells apart.
     return float(f"{priced:.9g}"), pieces, -candidate.layout.batch.micro, candidate.shape
@@ -186,6 +188,11 @@ it."""
 CONCESSION: Final = 0.1
 """How much faster a layout must be to use the reserve, or to accumulate gradients in bf16, as a
 share. A judgement: halving a batch costs less, recomputation and offload cost more."""
+
+OFFLOADED: Final = 1 / 3
+"""How much faster a layout must be to hold parts of its state on the host, as a share: as much as
+recomputing all layers costs. Where a device has room, offload then wins by nothing that its engine
+brings besides, such as weights in 16 bits without autocast. A judgement."""
 
 _ENGINES: Final = {"none": 0, "ddp": 1, "fsdp": 2, "deepspeed": 2}
 _PLACES: Final = {"none": 0, "cpu": 1, "nvme": 2}
@@ -282,3 +289,18 @@ def describe(verdict: Verdict, problem: Problem) -> str:
         return f"needs {format_bytes(verdict.required)} of {format_bytes(problem.budget)}"
     leaves = " with less than the reserve left" if verdict.best.spends_reserve else ""
     return f"fits{leaves}, {verdict.best.time.step_seconds:.3g} s a step"
+
+
+def chosen(answer: Answer) -> str:
+    """A phrase for the chosen layout, without the memory that it has to fit."""
+    fitting = [verdict.best for verdict in answer.verdicts if verdict.best is not None]
+    if answer.best is None:
+        return "the layout that needs the least memory, although none fits"
+    if len(fitting) == 1:
+        return "the only layout that fits"
+    near = [each for each in fitting if not each.shape.offloads]
+    if answer.best not in near or not min(fitting, key=attrgetter("cost")).shape.offloads:
+        return f"the fastest of {len(fitting)} layouts that fit"
+    if len(near) == 1:
+        return "the only layout that moves nothing to the host and fits"
+    return f"the fastest of {len(near)} layouts that move nothing to the host and fit"
