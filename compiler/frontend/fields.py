@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, quoted, shortened
+from tunec.compiler.frontend.adapter_words import unplanned
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node, descend, place
 from tunec.compiler.frontend.words import place_of, unsaid
@@ -125,21 +126,32 @@ def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diag
     span = node.key_span if reached == (*path, name) else place(around)
     where = f"`{dotted(path)}`" if path else _what(shape)
     near = _near(name, known)
+    why, instead = (unplanned(name) if path == ("method",) else None) or ("", None)
     settled = (
-        unsaid((*path, name))
+        instead
+        or unsaid((*path, name))
         or _by_word(shape, path, name, around, known)
+        or _slot_here(shape, path, name)
         or _place(shape, name, tree)
     )
+    if not why and known and settled is None:
+        why = f"{where} has {quoted(known, 'and')}"
     return error(
         "E0301",
         f"`{shortened(name)}` is not a field of {where}",
         span,
         label="unknown field",
         path=(*path, name),
-        notes=(f"{where} has {quoted(known, 'and')}",) if known and settled is None else (),
+        notes=(why,) if why else (),
         help=settled or _guess(shape, name, node, near) or _only(known, around) or "remove it",
         fix=_rename(span, near),
     )
+
+
+def _slot_here(shape: type[Shape], path: Path, name: str) -> str | None:
+    """How to pin the slot of that very path, which tunec decides."""
+    slot = dotted((*path, name))
+    return f"pin it: `pin: {{{slot}: ...}}`" if shape is Spec and slot in SLOTS else None
 
 
 def _by_word(

@@ -203,6 +203,11 @@ UNSAID_WORDS: Final[Mapping[str, str]] = {
         "write the path of a Jinja file, or `plain`, at `data.chat_template`",
     ),
     **dict.fromkeys(
+        ("init_lora_weights", *(f"method.{each}.init" for each in ("lora", "qlora", "int8_lora"))),
+        "other initial values change neither memory nor time: give the trainer's own key below "
+        "`extra`",
+    ),
+    **dict.fromkeys(
         ("columns", "text_column"),
         "a spec names the form of records alone (`format` under `data`): "
         "give the trainer's own key below `extra`",

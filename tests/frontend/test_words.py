@@ -141,6 +141,23 @@ def test_a_way_to_adapt_that_is_no_method_says_what_to_write(word):
         assert compile_spec(loaded, [TARGETS.resolve(target)]).ok
 
 
+@pytest.mark.parametrize("word", sorted(UNPLANNED))
+def test_a_mapping_for_such_a_way_says_the_same(word):
+    spec = {"tunec": 1, "model": "llama-3.1-8b-instruct", "data": "train.jsonl"}
+    (found,) = load_mapping({**spec, "method": {word: {}}, "hardware": "a100-80g-x1"}).diagnostics
+    assert found.id == "E0301"
+    assert ((found.notes[0], found.help)) == unplanned(word)
+
+
+@pytest.mark.parametrize("slot", ["nodes", "per_node"])
+def test_a_field_that_tunec_decides_at_that_very_path_is_pinned(slot):
+    spec = {"tunec": 1, "model": "llama-3.1-8b-instruct", "data": "train.jsonl", "method": "lora"}
+    given = {**spec, "hardware": "a100-80g-x8-n2"}
+    (found,) = load_mapping({**given, "devices": {slot: 1}}).diagnostics
+    assert found.help == f"pin it: `pin: {{devices.{slot}: ...}}`"
+    assert load_mapping({**given, "pin": {f"devices.{slot}": 1}}).spec is not None
+
+
 def test_every_program_of_a_target_is_known_by_name():
     targets = TARGETS.readable().values()
     read = {each.package for each in targets} | {name for each in targets for name in each.beside}
