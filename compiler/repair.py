@@ -215,7 +215,7 @@ def _intent(facts: Facts) -> Iterator[Kind]:
     yield from _groups(facts)
     if facts.spec.method.full is not None:
         yield [_PAGED, _ADAFACTOR]
-        yield _PURE
+        yield _PURE if _trains_in_bf16(facts) else ()
         yield _stepped_in_backward(facts)
     yield _batches(facts)
     yield [_FP16] if _is_old(facts) else []
@@ -297,12 +297,24 @@ def _stepped_in_backward(facts: Facts) -> Kind:
 
 
 def _batches(facts: Facts) -> Kind:
-    """Fewer samples per step, for optimizers that step at each micro batch."""
-    if facts.spec.train.optimizer.name not in STEPS_IN_BACKWARD:
+    """Fewer samples per step, where all of them are on the device together.
+
+    So are those of an optimizer that steps at each micro batch, and the answers that are generated.
+    """
+    grpo = facts.spec.objective.grpo
+    if grpo is None and facts.spec.train.optimizer.name not in STEPS_IN_BACKWARD:
         return []
+    group = facts.pinned("generation.samples", grpo.samples) if grpo else 1
     given = facts.pinned("batch.global", facts.spec.batch.global_) or _BATCHES[0] + 1
     cost = "a step takes {} samples; smaller steps are noisier"
-    return [Way(1, (f"batch.global={n}",), cost.format(n)) for n in _BATCHES if n < given]
+    fewer = [n for n in _BATCHES if n < given and n % group == 0]
+    return [Way(1, (f"batch.global={n}",), cost.format(n)) for n in fewer]
+
+
+def _trains_in_bf16(facts: Facts) -> bool:
+    """Whether products take weights in bf16: others scale the loss, or convert each weight."""
+    found = decided(facts)
+    return found is not None and found[1].precision.compute == "bf16"
 
 
 def _is_old(facts: Facts) -> bool:

@@ -137,6 +137,21 @@ def test_pure_bf16_is_offered_where_full_training_does_not_fit():
     assert "paged_adamw_8bit" in pure
 
 
+def test_pure_bf16_is_not_offered_to_devices_without_it():
+    """Weights in bf16 under fp16 fail in the first step, and under fp32 are computed in bf16."""
+    given = {"model": "granite-3.1-2b", "method": "full", "targets": []}
+    ways = offered(compiled({**given, "hardware": "kaggle-t4-x2"}))
+    assert ways
+    assert not [each for each in ways if "states.trainable: bf16" in each]
+
+
+def test_fewer_answers_are_offered_where_all_of_a_step_are_generated_at_once():
+    given = {"model": "gemma-2b", "objective": {"grpo": {"rewards": ["accuracy_reward"]}}}
+    data = {"train": "t.jsonl", "samples": 20_000, "sequence": 2048}
+    ways = offered(compiled({**given, "data": data, "hardware": "t4-x1", "targets": ["trl"]}))
+    assert "--set batch.global=16" in ways
+
+
 def test_the_releases_that_are_offered_are_known():
     assert str(REGISTRY.resolve("trl", {})[1]) == "1.16.0"
     assert str(REGISTRY.resolve("huggingface", {"transformers": "4.57.6"})[1]) == "4.57.6"
