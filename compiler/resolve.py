@@ -15,6 +15,7 @@ from tunec.compiler.analyses.architecture import (
 )
 from tunec.compiler.analyses.architecture.classifiers import (
     for_task,
+    has_head,
     head_named,
     in_words,
     with_head,
@@ -197,9 +198,17 @@ def _of_task(
     facts: Mapping[str, Any], task: Task | None, *processor: Mapping[str, Any]
 ) -> Architecture:
     """An architecture from a config or its card, with the head that a task needs."""
-    if task is None or KEY not in facts:
-        return _derived(for_task(facts, task), *processor)
-    return with_head(_derived(facts, *processor), for_task(facts["config"], task))
+    words = _derived(facts, *processor)
+    if task is None:
+        return words
+    asked = for_task(facts.get("config", facts) if KEY in facts else facts, task)
+    if not has_head(words.family, task.asked[0]):
+        said = f"task does not fit this model: no such head of {words.family} is known"
+        hint = "remove task, or choose a model of another family, such as an encoder"
+        raise Unresolved(
+            (Diagnostic("E0802", "error", said, (Label("", path="task"),), help=hint),)
+        )
+    return with_head(words, asked) if KEY in facts else _derived(asked, *processor)
 
 
 def _weights(facts: Mapping[str, Any]) -> str:

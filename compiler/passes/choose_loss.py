@@ -22,6 +22,7 @@ _PATCHES_ADAPTED: Final = Version("4.51")
 """transformers 4.51.3 trainer.py `__init__` patches the model within a PeftModel, 4.46.3 leaves it
 as it is; no release between them was read."""
 _LIGER: Final = "liger-kernel"
+_WRITING: Final = ("causal-lm", "vision-language")
 _HEADS: Final = ("lm_head", "output", "embed_out")
 
 
@@ -48,7 +49,7 @@ def _options(facts: Facts, draft: Draft) -> list[Option]:
         "full",
         "the trainer computes all logits at once",
         None
-        if supervised or not newest_first
+        if supervised or not newest_first or draft.model.kind not in _WRITING
         else "from 1.15 on, TRL always computes the loss in chunks",
         (model("config"),),
     )
@@ -77,7 +78,7 @@ def _version(facts: Facts, package: str) -> Version | None:
 
 def _chunked_refused(draft: Draft, trl: Version | None, *, adapts_head: bool) -> str | None:
     kind = draft.model.kind
-    if kind not in ("causal-lm", "vision-language"):
+    if kind not in _WRITING:
         return f"TRL does so only for models that generate text, not for {kind}"
     if draft.objective.kind != "sft":
         early = trl is not None and trl < _CHUNKS_ONLY
@@ -102,7 +103,7 @@ def _fused_refused(facts: Facts, draft: Draft, trl: Version | None) -> str | Non
     version = _version(facts, _LIGER)
     if version is None:
         return f"{_LIGER} is not named in the software"
-    if draft.model.kind not in ("causal-lm", "vision-language"):
+    if draft.model.kind not in _WRITING:
         return f"Liger fuses the loss only of models that generate text, not of {draft.model.kind}"
     if draft.objective.kind != "sft":
         return "the memory of Liger's losses over answers is not modelled"

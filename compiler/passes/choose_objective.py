@@ -114,7 +114,7 @@ def _usual_loss(trl: str | None) -> GroupLoss:
 
 
 def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> None:
-    if completion >= draft.data.sequence:
+    if 0 < draft.data.sequence <= completion:
         scribe.error(
             "E0804",
             f"an answer of {completion} tokens leaves no room for the prompt in a sequence of "

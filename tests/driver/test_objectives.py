@@ -266,3 +266,10 @@ def test_no_other_target_says_an_objective_and_all_say_why(name):
     }
     said = known.get(name, ("sft",))
     assert starts_only or cannot.harmless == said
+
+
+@pytest.mark.parametrize("model", ["bert-base-uncased", "flux.1-dev"])
+def test_an_objective_of_a_model_that_writes_nothing_is_one_fault(model):
+    data = {"train": "train.jsonl", "samples": 1000}
+    found = planned(model=model, method="lora", data=data, objective=GRPO, targets=["trl"])
+    assert [each.id for each in found.diagnostics if each.severity == "error"] == ["E0804"]

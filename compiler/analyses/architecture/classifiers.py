@@ -51,8 +51,7 @@ _SEQUENCE: Final[Mapping[str, tuple[_Layer, ...]]] = {
     "deberta-v2": (_POOLER, _CLASSIFIER),
     "distilbert": (_Layer("pre_classifier"), _CLASSIFIER),
     "modernbert": _MODERN,
-    "roberta": _ROBERTA,
-    "xlm-roberta": _ROBERTA,
+    **dict.fromkeys(("esm", "mpnet", "roberta", "xlm-roberta"), _ROBERTA),
 }
 _TOKEN: Final[Mapping[str, tuple[_Layer, ...]]] = {
     **dict.fromkeys(_SEQUENCE, (_CLASSIFIER,)),
@@ -62,8 +61,19 @@ _SCORE: Final = (_Layer("score", wide=False, bias=False),)
 _SCORE_BIASED: Final = (_Layer("score", wide=False),)
 _TOKENS_SCORED: Final = frozenset(
     {
-        *("deepseek_v3", "exaone4", "gemma", "gemma2", "glm", "glm4", "gpt_oss", "llama"),
-        *("mistral", "mixtral", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"),
+        *("arcee", "deepseek_v3", "exaone4", "gemma", "gemma2", "glm", "glm4", "gpt_oss"),
+        *(
+            "helium",
+            "llama",
+            "mistral",
+            "mixtral",
+            "phi",
+            "phi3",
+            "qwen2",
+            "qwen2_moe",
+            "qwen3",
+            "qwen3_moe",
+        ),
         *("qwen3_next", "seed_oss", "smollm3", "stablelm", "starcoder2"),
     }
 )
@@ -74,7 +84,8 @@ _TOKENS_CLASSIFIED: Final = frozenset(
 _SEQUENCES_SCORED: Final = (
     _TOKENS_SCORED
     | _TOKENS_CLASSIFIED
-    | {"deepseek_v2", "gemma3_text", "gptj", "olmo", "olmo2", "olmo3", "opt", "phimoe"}
+    | {"deepseek_v2", "gemma3_text", "gptj", "hunyuan_v1_dense", "hunyuan_v1_moe", "jamba"}
+    | {"olmo", "olmo2", "olmo3", "opt", "phimoe"}
 )
 """Families of causal models that have such classes; each head is one projection."""
 
@@ -110,7 +121,7 @@ def with_head(words: Architecture, config: Mapping[str, Any]) -> Architecture:
     invalid.
     """
     kind = head_named(config)
-    layers = _layers(words, kind) if kind is not None else ()
+    layers = _layers(words.family, kind) if kind is not None else ()
     if kind is None or not layers:
         fault = Fault("architectures", "a class whose head is known", repr(_named(config)))
         raise UnusableConfig(words.family, [fault])
@@ -130,12 +141,17 @@ def with_head(words: Architecture, config: Mapping[str, Any]) -> Architecture:
     )
 
 
-def _layers(words: Architecture, kind: ClassifierKind) -> tuple[_Layer, ...]:
+def has_head(family: str, kind: ClassifierKind) -> bool:
+    """Whether the head of a family's classifiers is known."""
+    return bool(_layers(family, kind))
+
+
+def _layers(family: str, kind: ClassifierKind) -> tuple[_Layer, ...]:
     if kind == "sequence-classifier":
-        return _SCORE if words.family in _SEQUENCES_SCORED else _SEQUENCE.get(words.family, ())
-    if words.family in _TOKENS_SCORED:
+        return _SCORE if family in _SEQUENCES_SCORED else _SEQUENCE.get(family, ())
+    if family in _TOKENS_SCORED:
         return _SCORE_BIASED
-    return (_CLASSIFIER,) if words.family in _TOKENS_CLASSIFIED else _TOKEN.get(words.family, ())
+    return (_CLASSIFIER,) if family in _TOKENS_CLASSIFIED else _TOKEN.get(family, ())
 
 
 def _labels(family: str, config: Mapping[str, Any]) -> int:
