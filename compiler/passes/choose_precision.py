@@ -1,5 +1,8 @@
 """choose_precision: the arithmetic in which the model trains, by what the devices support."""
 
+from collections.abc import Sequence
+from typing import Final
+
 from packaging.version import Version
 
 from tunec.compiler.facts import Facts
@@ -7,6 +10,7 @@ from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, model, slot, spec
 from tunec.compiler.passes.fit.states import makes_adapters_bf16
 from tunec.schemas.hardware.profile import Device
+from tunec.schemas.models.overflows import OVERFLOWS
 from tunec.schemas.terms import FloatDtype
 
 # DeepSpeed's own defaults (deepspeed/runtime/precision_config.py, DeepSpeedFP16Config, 0.19.8),
@@ -23,11 +27,13 @@ def choose_precision(facts: Facts, _: Draft) -> Outcome:
     """Choose a compute dtype that every device supports natively and the model trains in."""
     scribe = Scribe(facts)
     devices = facts.selection.devices
-    options = [_option(dtype, facts, devices) for dtype in ("bf16", "fp16", "fp32")]
+    overflow = OVERFLOWS.get(facts.model.architecture.family)
+    order: tuple[FloatDtype, ...] = ("bf16", "fp32", "fp16") if overflow else _FASTEST_FIRST
+    options = [_option(dtype, facts, devices) for dtype in order]
     wish = facts.spec.precision.compute
     compute = scribe.choose("precision.compute", options, "E0601", wish, "precision.compute")
     if compute == "fp32" and wish is None:
-        _slowed(scribe)
+        _slowed(scribe, options, overflow)
     scaling = "dynamic" if compute == "fp16" else "none"
     why = (
         "fp16 gradients underflow" if compute == "fp16" else f"{compute} has fp32's exponent range"
@@ -47,19 +53,31 @@ def choose_precision(facts: Facts, _: Draft) -> Outcome:
     return scribe.outcome()
 
 
-def _slowed(scribe: Scribe) -> None:
-    """Report when a release of TRL rules out fp16 for adapters, and which release allows it."""
-    why = _fp16_over_bf16(scribe.facts)
+def _slowed(scribe: Scribe, options: Sequence[Option], overflow: str | None) -> None:
+    """Report what rules out fp16 on devices that have it, and what allows it.
+
+    `overflow`: the source that says that the model overflows it.
+    """
+    facts = scribe.facts
+    why = _fp16_over_bf16(facts)
+    instead = "request an earlier trl, such as `trl@0.25`: it trains them in fp32 alongside fp16"
+    if overflow and all(each.precisions["fp16"] == "native" for each in facts.selection.devices):
+        why = f"models of {facts.model.architecture.family} overflow fp16, which ends at 65504"
+        instead = "use devices with bf16"
+        if any(each.value == "fp16" and each.refused is None for each in options):
+            instead += ", or `--set precision=fp16`, and watch for a loss of nan"
     if why is not None:
         scribe.report(
             "half-precision-ruled-out",
             "warning",
             f"{why}: fp32 is used, which is several times slower on such devices",
             "hardware",
-            help=(
-                "request an earlier trl, such as `trl@0.25`: it trains them in fp32 alongside fp16"
-            ),
+            help=instead,
+            notes=(overflow,) if overflow else (),
         )
+
+
+_FASTEST_FIRST: Final[tuple[FloatDtype, ...]] = ("bf16", "fp16", "fp32")
 
 
 def _option(dtype: FloatDtype, facts: Facts, devices: tuple[Device, ...]) -> Option:

@@ -116,6 +116,30 @@ def test_fp16_is_lost_where_trl_makes_adapters_bf16(trl, hardware, objective, co
     assert ("half-precision-ruled-out" in codes(found)) == is_told
 
 
+@pytest.mark.parametrize(
+    ("model", "hardware", "precision", "compute"),
+    [
+        ("flan-t5-large", "v100-sxm2-16g-x4", {}, "fp32"),
+        ("flan-t5-large", "v100-sxm2-16g-x4", {"precision": "fp16"}, "fp16"),
+        ("flan-t5-large", "rtx-3090-x1", {}, "bf16"),
+        ("gemma-3-1b", "t4-x1", {}, "fp32"),
+        ("qwen3-1.7b", "t4-x1", {}, "fp16"),
+    ],
+)
+def test_a_model_that_overflows_fp16_is_given_fp32(model, hardware, precision, compute):
+    found = planned(model=model, method="lora", hardware=hardware, **precision)
+    assert found.plan is not None, found.diagnostics
+    assert found.plan.precision.compute == compute
+    assert ("half-precision-ruled-out" in codes(found)) == (compute == "fp32")
+
+
+def test_a_model_that_overflows_is_not_helped_by_an_earlier_trl():
+    given = {"model": "gemma-3-1b", "method": "qlora", "hardware": "t4-x1"}
+    found = planned(**given, software={"trl": "1.16.0"})
+    told = next(each for each in found.diagnostics if each.id == "half-precision-ruled-out")
+    assert told.help == "use devices with bf16"
+
+
 @pytest.mark.parametrize("field", ["checkpoints", "evaluations"])
 def test_so_many_times_over_a_run_of_unknown_length_is_told(field):
     files = {"train": "train.jsonl", "evaluation": "dev.jsonl", "sequence": 1024}

@@ -15,6 +15,7 @@ from tunec.compiler.lints.facts.precision import LAUNCHED, LOADED, dtype_of, loa
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
+from tunec.schemas.models.overflows import OVERFLOWS
 
 _T5: Final = re.compile(
     r"((google|google-t5|bigscience)/)?((flan-|m|long-|u)?t5\b.*|T0(_?3B|pp?)?)"
@@ -47,15 +48,18 @@ def bf16_model_in_fp16(run: LintContext) -> Iterator[Finding]:
     if str(place.document.value("do_train")).lower() in ("0", "false"):
         return  # nothing is scaled, and nothing is updated
     path = (run.model_name or "") if model is None else model.path
-    if _is_seen_to_overflow(path) or (model is not None and _is_bf16(model)):
+    overflows = _is_seen_to_overflow(path, model)
+    if overflows or (model is not None and _is_bf16(model)):
         asked = (each for each in run.each("trainer", "fp16") if str(each.value).lower() == "true")
-        found = _model_finding(run, path, next(asked, place))
+        found = _model_finding(run, path, model, next(asked, place))
         # a language model's adapter leaves the base, whose activations stay where they were
-        is_soft = run.value("adapter.kind") == "lora" and not _is_seen_to_overflow(path)
+        is_soft = run.value("adapter.kind") == "lora" and not overflows
         yield replace(found, severity="note") if is_soft else found
 
 
-def _is_seen_to_overflow(path: str) -> bool:
+def _is_seen_to_overflow(path: str, model: ResolvedModel | None) -> bool:
+    if model is not None and model.architecture.family in OVERFLOWS:
+        return True
     return _T5.fullmatch(path) is not None or _OVERFLOWS.search(path) is not None
 
 
@@ -80,13 +84,17 @@ def _model_of_examples(run: LintContext) -> Iterator[Finding]:
             continue
         model = run.environment.model or run.resolve_model(named.value)
         if model is not None and _is_bf16(model):
-            yield _model_finding(run, model.path, place)
+            yield _model_finding(run, model.path, model, place)
 
 
-def _model_finding(run: LintContext, path: str, place: Place) -> Finding:
+def _model_finding(
+    run: LintContext, path: str, model: ResolvedModel | None, place: Place
+) -> Finding:
     device = run.environment.weakest
     cannot = device is not None and not device.supports("bf16")
-    is_seen = _is_seen_to_overflow(path) or (not cannot and _TURNED_NAN.search(path) is not None)
+    is_seen = _is_seen_to_overflow(path, model) or (
+        not cannot and _TURNED_NAN.search(path) is not None
+    )
     return Finding(
         f"{path} was trained in bf16, and the run computes in fp16",
         (place.label("fp16"),),
