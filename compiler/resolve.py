@@ -204,10 +204,8 @@ def _of_task(
     asked = for_task(facts.get("config", facts) if KEY in facts else facts, task)
     if not has_head(words.family, task.asked[0]):
         said = f"task does not fit this model: no such head of {words.family} is known"
-        hint = "remove task, or choose a model of another family, such as an encoder"
-        raise Unresolved(
-            (Diagnostic("E0802", "error", said, (Label("", path="task"),), help=hint),)
-        )
+        hint, place = "remove task, or choose another model", (Label("", path="task"),)
+        raise Unresolved((Diagnostic("E0802", "error", said, place, help=hint),))
     return with_head(words, asked) if KEY in facts else _derived(asked, *processor)
 
 
