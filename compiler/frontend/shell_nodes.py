@@ -173,6 +173,10 @@ _SHORT: Final[Mapping[str, str]] = {
 """Slurm's sbatch manual page."""
 
 
+_NAMES: Final = frozenset({"job_name", "partition", "account", "qos", "reservation", "nodelist"})
+"""Options whose values are names, also where they look like numbers: `--job-name=007`."""
+
+
 def is_batch_script(text: str) -> bool:
     """Whether a text has `#SBATCH` lines."""
     return SBATCH.search(text) is not None
@@ -198,7 +202,8 @@ def _options(words: list[Field], builder: Builder) -> dict[str, Node]:
         if not name:
             continue
         key = builder.span(replace(word, chars=word.chars.cut(0, length)))
-        node = Node(key, value=True) if value is None else builder.leaf(_unquoted(value))
+        read = builder.text if name in _NAMES else builder.leaf
+        node = Node(key, value=True) if value is None else read(_unquoted(value))
         found[name] = replace(node, key_span=key)
     return found
 

@@ -22,7 +22,6 @@ from tunec.compiler.target import (
     derived,
     same,
 )
-from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.deepspeed import section_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
@@ -208,18 +207,7 @@ _LENGTH: Final = (
 
 def _word(name: str, slot: str, source: str) -> Entry:
     """An option that holds a word; without it the cluster's default applies."""
-    return _as_text(same(_key(name), slot, f"{_MANUAL}: {source}", absent=((ALWAYS, None),)))
-
-
-def _as_text(entry: Entry) -> Entry:
-    """The row, with a name of digits as text: a shell's word may be read as a number."""
-
-    def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
-        return entry.read(
-            {key: None if value is None else str(value) for key, value in found.items()}
-        )
-
-    return replace(entry, read=read)
+    return same(_key(name), slot, f"{_MANUAL}: {source}", absent=((ALWAYS, None),))
 
 
 def _cpus(plan: Plan) -> int:
@@ -236,7 +224,7 @@ def _is_one_step(plan: Plan) -> bool:
 
 _PYXIS: Final = "NVIDIA/pyxis v0.20.0 args.c `spank_opts`: --container-image of srun"
 _JOB: Final = (
-    _as_text(same(_key("job_name"), "job.name", f"{_MANUAL}: --job-name")),
+    same(_key("job_name"), "job.name", f"{_MANUAL}: --job-name"),
     _word("partition", "job.queue", "--partition"),
     _word("account", "job.account", "--account"),
     _word("qos", "job.qos", "--qos"),

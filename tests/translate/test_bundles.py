@@ -62,6 +62,18 @@ def test_a_bundle_becomes_a_spec_of_the_same_plan(tunec, tmp_path, name, entry):
     assert found.code == 0, found.out
 
 
+def test_names_of_digits_stay_names(tunec, tmp_path):
+    job = {"queue": "2024", "account": "00042"}
+    spec = {**SPEC, "name": "007", "targets": ["trl", "slurm"], "job": job}
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
+    assert tunec("compile", "spec.yaml", "-o", "out").code == 0
+    read = tunec("init", "--hardware", "h100-x2", "--from", "out", "-o", "again.yaml")
+    assert read.code == 0, read.err
+    again = yaml.safe_load((tmp_path / "again.yaml").read_text())
+    assert again["name"] == "007"
+    assert {name: again["job"][name] for name in job} == job
+
+
 def test_a_file_that_starts_nothing_is_refused(tunec, tmp_path):
     (tmp_path / "x.sh").write_text("echo hello\n")
     for command in (("init", "--from", "x.sh"), ("translate", "x.sh", "--to", "trl")):
