@@ -291,6 +291,17 @@ def test_a_small_model_with_room_moves_nothing_to_the_host(model, hardware):
         assert best.shape.engine == "none"
 
 
+@pytest.mark.parametrize("name", ["adamw_8bit", "paged_adamw_8bit", "lion_8bit"])
+def test_states_in_8_bits_are_sharded_at_every_stage(name):
+    """A whole 14B is on no device of 40 GB; its 8-bit states halve what AdamW's take of a shard."""
+    base = problem("qwen3-14b", "full", "a100-40g-x8")
+    assert base is not None
+    optimizer = replace(base.workload.optimizer, name=name, kernel="bitsandbytes")
+    best = search(replace(base, workload=replace(base.workload, optimizer=optimizer))).best
+    assert best is not None
+    assert (best.shape.stage, best.shape.offloads) == (3, False)
+
+
 def test_a_large_model_moves_to_the_host_what_its_devices_cannot_hold():
     """Beside the layers of 13B two devices have room for one sample; the host's make it four."""
     base = problem("olmo-2-13b", "lora", "rtx-4090-x2")

@@ -370,14 +370,16 @@ def _is_small(problem: Problem) -> bool:
 
 
 def _optimizer(problem: Problem, shape: Shape) -> str | None:
-    """Why an optimizer cannot run: DeepSpeed engine.py `_do_optimizer_sanity_check` and others."""
+    """Why an optimizer cannot run: DeepSpeed engine.py `_do_optimizer_sanity_check` and others.
+
+    Those of bitsandbytes run at every stage: they step the flat shard that they get (deepspeed
+    0.19.8 runtime/zero/stage3.py `_optimizer_step`; trained and resumed with 0.50.2 on two ranks).
+    """
     name = problem.workload.optimizer.name
     if name == "adamw_bf16":
         return "DeepSpeed keeps fp32 copies, which adamw_bf16 exists to avoid"
     if name == "adafactor" and shape.stage:
         return "ZeRO flattens parameters, so Adafactor has no matrices to factor"
-    if name.endswith(("_8bit", "_32bit")) and shape.stage == 3:
-        return f"{name} updates whole tensors on the device, which stage 3 does not keep"
     if name != "adamw" and shape.offload_optimizer != "none":
         return f"DeepSpeed offloads its own CPU Adam, not {name}"
     return None
