@@ -209,10 +209,10 @@ def releases(
             pin = Pin(name, (brings[name],), f"{held} requires it") if name in brings else None
             otherwise = usual.get(name) or package.latest
             found.setdefault(name, _release(name, package, environment, otherwise, pin))
-    for name in named.keys() - found.keys():
-        found[name] = Release(name, Version(named[name]), is_named=True)
+    found |= {n: Release(n, Version(v), is_named=True) for n, v in named.items() if n not in found}
+    rest = environment.pins.keys() - set(map(plain_name, found))
     for name, pin in environment.pins.items():
-        if pin.exact is not None and name not in map(plain_name, found):
+        if pin.exact is not None and name in rest:
             found[name] = Release(name, _whole(pin.exact), is_named=True, pin=pin)
     return found.items()
 

@@ -154,6 +154,16 @@ class Mentions(Struct, frozen=True, dict=True):
         """The texts in which commands stand."""
         return tuple(text for path, text in self._texts if not path.endswith(_NO_COMMANDS))
 
+    def starts(self, kind: str, file: str) -> bool:
+        """Whether a command starts the distribution's own program with a file of a kind."""
+        if kind not in self._started_with:
+            self._started_with[kind] = frozenset(_names_started(kind, self.commands))
+        return PurePosixPath(file).name in self._started_with[kind]
+
+    @cached_property
+    def _started_with(self) -> dict[str, frozenset[str]]:
+        return {}
+
     @cached_property
     def has_programs(self) -> bool:
         """Whether there is a program or a script that could name a file."""
@@ -230,6 +240,15 @@ _TRAINS: Final = re.compile(
 """What gives all that it reads to classes, and a trainer that is not the repository's own."""
 _REST: Final = r"(?:[^\n]|\\\n)*"
 """The rest of a command, over lines that are continued."""
+_NAME: Final = re.compile(r"[\w.-]*\w")
+
+
+def _names_started(kind: str, commands: Sequence[str]) -> Iterator[str]:
+    """The names in the commands that start the distribution's own program for files of a kind."""
+    if kind in _STARTS:
+        command = re.compile(_STARTS[kind] + _REST)
+        for found in (each for text in commands for each in command.finditer(text)):
+            yield from _NAME.findall(found[0])
 
 
 def is_said_to_end(found: Diagnostic) -> bool:
@@ -245,8 +264,7 @@ class Started(Struct, frozen=True):
     own: OwnSource
     about: Sequence[str]
     """The programs that a finding is about: those, or for a file all of its run."""
-    commands: Sequence[str]
-    """The texts in which commands stand."""
+    mentions: Mentions
 
 
 def is_seen(document: Document, started: Started) -> bool:
@@ -259,12 +277,7 @@ def is_seen(document: Document, started: Started) -> bool:
         return not any(each.endswith(".py") for each in started.programs)
     if document.kind in TRL and started.own.shows(PARSERS):
         return True
-    start = _STARTS.get(document.kind)
-    if start is None:
-        return False
-    name = re.escape(PurePosixPath(document.name).name)
-    command = re.compile(rf"{start}{_REST}(?<![\w-]){name}(?!\w)")
-    return any(map(command.search, started.commands))
+    return started.mentions.starts(document.kind, document.name)
 
 
 def packages_of(kind: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from tunec.compiler.frontend.python_calls import is_python_text
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.edits import apply
-from tunec.compiler.lints.environment import split_requirement
+from tunec.compiler.lints.environment import Release, split_requirement
 from tunec.compiler.releases import Releases
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
@@ -343,11 +343,17 @@ def _what_happens(consequence: Consequence, severity: Severity) -> Iterator[str]
 def _known_from(rule: Rule, told: tuple[str, ...], run: LintContext) -> Iterator[str]:
     """Notes on the source of each release that the finding names or rests on."""
     ranged = {name for name, releases in map(split_requirement, rule.consumers) if releases.text}
+    every = "\n".join(told)
     for release in run.releases.values():
-        names = {str(release), release.in_words}
-        is_meant = release.package in ranged or any(each in text for each in names for text in told)
-        if release.pin is not None and is_meant:
+        if release.pin is not None and (release.package in ranged or _is_named(release, every)):
             yield f"{release.in_words}: {release.pin.where}"
+
+
+def _is_named(release: Release, text: str) -> bool:
+    """Whether a text has a release, or its range; without the package's name, it has neither."""
+    packages = {release.package, release.package if release.pin is None else release.pin.package}
+    is_near = any(each in text for each in packages)
+    return is_near and (str(release) in text or release.in_words in text)
 
 
 def _is_of_commit(rule: Rule, run: LintContext) -> bool:

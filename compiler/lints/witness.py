@@ -149,7 +149,7 @@ class Witness(Struct, frozen=True, dict=True):
         run, document = held
         has_copy = any(map(run.own.packs, packages_of(document.kind)))
         programs, about = programs_at(run, found), programs_about(run, found)
-        started = Started(programs, run.own, about, self.mentions.commands)
+        started = Started(programs, run.own, about, self.mentions)
         return None if is_seen(document, started) and not has_copy else READER_UNSEEN
 
     def _is_for_engines(self, found: Diagnostic) -> bool:
