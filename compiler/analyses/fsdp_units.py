@@ -33,6 +33,17 @@ NESTED_ATTENTION: Final = frozenset({"mbart"})
 """Families that name their attention as a unit beside the layer that holds it (`MBartAttention`).
 accelerate 1.15 recomputes each unit by itself (`accelerator.py`, `apply_activation_checkpointing`),
 one inside of the other, and torch's wrapper keeps what each reads."""
+WITH_BUFFERS: Final = frozenset(
+    {
+        *("apertus", "bart", "deepseek_v3", "deepseek_v32", "dots1", "esm", "exaone_moe", "gemma4"),
+        *("gemma4_unified", "glm4_moe", "glm4_moe_lite", "glm4v_moe", "glm_moe_dsa", "lfm2_moe"),
+        *("marian", "mbart", "mimo_v2_flash", "minimax_m2", "nemotron_h", "pegasus", "solar_open"),
+    }
+)
+"""Families whose state holds buffers beside parameters, such as `e_score_correction_bias`.
+
+accelerate 1.6 to 1.15 `fsdp2_load_full_state_dict` sends what rank 0 has read as shards of a mesh,
+which a buffer has not: the run ends at its start."""
 TIED_BIAS: Final = frozenset(
     {
         *("albert", "bert", "big_bird", "camembert", "data2vec-text", "deberta", "deberta-v2"),
@@ -43,6 +54,11 @@ TIED_BIAS: Final = frozenset(
     }
 )
 """Families whose masked-language head holds its bias, which the head's projection shares."""
+
+
+def has_buffers(model: Architecture) -> bool:
+    """Whether the state of a model holds buffers beside its parameters."""
+    return model.family.removesuffix("_text") in WITH_BUFFERS
 
 
 def embedding_in_two_units(

@@ -13,9 +13,11 @@ from tunec.compiler.analyses.architecture import derive  # noqa: E402
 from tunec.compiler.analyses.fsdp_units import (  # noqa: E402
     INSIDE_UNIT,
     TIED_BIAS,
+    WITH_BUFFERS,
     embedding_in_two_units,
 )
 from tunec.compiler.tracing.live.step import fake_ranks  # noqa: E402
+from tunec.schemas.models.catalogue import card, card_names  # noqa: E402
 
 LAYERS = {"num_hidden_layers": 2, "vocab_size": 128}
 BERT = {
@@ -120,3 +122,17 @@ def test_the_families_are_those_whose_classes_are_built_so():
             shared.add(family)
     assert built > 40
     assert (inside, shared) == (set(INSIDE_UNIT), set(TIED_BIAS))
+
+
+WITHOUT = {"bert", "gemma3", "gpt2", "gpt_oss", "llama", "mixtral", "qwen3_moe", "qwen3_vl", "t5"}
+
+
+@pytest.mark.parametrize("family", sorted(WITH_BUFFERS | WITHOUT))
+def test_families_whose_state_holds_buffers_are_known(family):
+    configs = (card(name).config for name in card_names())
+    config = next(each for each in configs if each.get("model_type") == family)
+    made = transformers.CONFIG_MAPPING[family].from_dict(dict(config))
+    with torch.device("meta"):
+        model = getattr(transformers, config["architectures"][0])(made)
+    trained = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    assert bool(model.state_dict().keys() - trained) == (family in WITH_BUFFERS)

@@ -272,3 +272,19 @@ def test_layers_are_named_where_the_model_lists_classes_that_it_does_not_have(
     found = planned(tmp_path, more, model="gemma-3-4b", sequence=2048)
     assert found.ok
     assert found.plan.fsdp.wrap_classes == classes
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "sends"),
+    [
+        ("gemma-4-31b", "trl", False),
+        ("glm-4.5-air", "trl", False),
+        ("glm-4.5-air", "axolotl", True),
+        ("llama-3.1-8b", "trl", True),
+    ],
+)
+def test_weights_are_sent_where_the_state_has_no_buffers(model, target, sends):
+    """accelerate takes each entry of the state for a shard of a mesh, which a buffer is not."""
+    given = {"model": model, "method": "lora", "hardware": "h200-x8", "engine": "fsdp"}
+    found = compiled(target, **{**FULL, **given}, pin={"fsdp.version": 2}).planned.plan
+    assert found.fsdp.efficient_loading == sends

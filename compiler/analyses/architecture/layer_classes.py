@@ -49,11 +49,20 @@ _CLASSES: Final[Mapping[str, str]] = {
     "smolvlm_vision": "SmolVLMEncoderLayer",
 }
 """The layer of each part by its `model_type`: transformers 4.57.6 and 5.23.0 modeling files."""
+_OF_TEXT: Final[Mapping[str, str]] = {
+    "esm": "EsmLayer",
+    "gemma4_text": "Gemma4TextDecoderLayer",
+    "qwen3_5_moe_text": "Qwen3_5MoeDecoderLayer",
+    "qwen3_5_text": "Qwen3_5DecoderLayer",
+}
+"""Models of text alone whose list names classes of other models: of a tower, or of ESMFold."""
 _PARTS: Final = ("text_config", "vision_config", "audio_config")
 
 
 def layer_classes(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The layer classes of a config's parts; empty where the model's own list can be used."""
+    if config.get("model_type") in _OF_TEXT:
+        return (_OF_TEXT[config["model_type"]],)
     parts = [each for part in _PARTS if isinstance(each := config.get(part), Mapping)]
     types = [str(each.get("model_type")) for each in parts]
     classes = tuple(_CLASSES[each] for each in types) if _CLASSES.keys() >= set(types) else ()

@@ -5,7 +5,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.fsdp_units import embedding_in_two_units
+from tunec.compiler.analyses.fsdp_units import embedding_in_two_units, has_buffers
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.terms.fsdp_ends import head_of
 from tunec.compiler.analyses.memory.workload import NO_FSDP, USUAL_FSDP, Workload
@@ -62,7 +62,7 @@ def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsd
     model does not have, by the classes of its layers. The backward pass gathers ahead, as
     torch does by default (2.13 `FullyShardedDataParallel(backward_prefetch=BACKWARD_PRE)`, and
     version 2 always); `use_orig_params`, without which FSDP 1 refuses a unit that is trained in
-    part. Rank 0 alone reads the weights, where the trainer has such a setting. Layers recompute by
+    part. Rank 0 alone reads the weights (`_loads_on_one`). Layers recompute by
     FSDP's own wrapper: the model's gathers each unit once more (transformers issue 30404).
     """
     version, sharding, offload = kind
@@ -74,10 +74,23 @@ def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsd
         sharding=sharding,
         offload_params=offload,
         wrap_classes=workload.architecture.layer_classes,
-        efficient_loading=not _is_older(workload, _LOADS_ON_ONE),
+        efficient_loading=_loads_on_one(version, workload),
         state_dict=_state_dict(version, workload),
         checkpointing=checkpointing == "layer",
     )
+
+
+def _loads_on_one(version: int, workload: Workload) -> bool:
+    """Whether the trainer has such a setting, and the state of the model can be sent.
+
+    Axolotl's own loader sends buffers too (0.16.1 to 0.19.0 monkeypatch/accelerate/fsdp2.py), and
+    a quantised base is sent by none (accelerate 1.15 `fsdp2_prepare_model`).
+    """
+    if _is_older(workload, _LOADS_ON_ONE):
+        return False
+    sends = version == 1 or workload.quantization.format != "none"
+    own = workload.version("axolotl") is not None
+    return sends or own or not has_buffers(workload.architecture)
 
 
 def _state_dict(version: int, workload: Workload) -> StateDict:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tunec.compiler.analyses.architecture import derive
+from tunec.compiler.analyses.architecture.layer_classes import layer_classes
 from tunec.schemas.models.catalogue import card, card_names
 
 transformers = pytest.importorskip("transformers")
@@ -50,3 +51,23 @@ def _is_listed_later(config: Mapping[str, Any]) -> bool:
     """
     later = ("idefics2", "idefics3", "internvl", "mistral3", "smolvlm")
     return config["model_type"] in later or config["vision_config"].get("model_type") == "pixtral"
+
+
+ALONE = {
+    "esm": card("esm2-8m").config,
+    **{
+        name: card(name).config["text_config"]
+        for name in ("gemma-4-e2b", "qwen3.5-0.8b", "qwen3.5-35b-a3b")
+    },
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_model_of_text_alone_is_told_of_where_its_list_names_a_tower(name, build):
+    config = dict(ALONE[name])
+    model = build(config, "encoder" if name == "esm" else "causal-lm")
+    present = {type(module).__name__ for module in model.modules()}
+    told = layer_classes(config)
+    assert told
+    assert set(told) <= present
+    assert not set(model._no_split_modules) <= present

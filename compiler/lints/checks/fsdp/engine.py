@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.analyses.fsdp_units import has_buffers
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
@@ -228,6 +229,27 @@ def fsdp_offload_of_sent_weights(run: LintContext) -> Iterator[Finding]:
                     *(() if load else ("accelerate launch loads this way by default",)),
                 ),
                 "write cpu_ram_efficient_loading: false, or use accelerate 1.13",
+            )
+
+
+@rule("error", "init", consumers=("accelerate",), reads=fsdp_keys("cpu_ram_efficient_loading"))
+def fsdp_2_sends_buffers(run: LintContext) -> Iterator[Finding]:
+    """FSDP 2 sends the state of a model that has buffers in it."""
+    model = run.model
+    packed = run.observed("quantization.format")
+    if model is None or not has_buffers(model.architecture):
+        return
+    if packed is not None and packed.value != "none":
+        return  # accelerate 1.15 `fsdp2_prepare_model` sends no packed base
+    for each in asked(run):
+        load = each.get("cpu_ram_efficient_loading")
+        loads = not is_false(load) if each.who == "accelerate" else is_true(load)
+        if each.version == 2 and each.who != "axolotl" and loads:
+            yield Finding(
+                f"FSDP 2 sends the state of {model.path}, which has buffers beside parameters",
+                ((load or each.on).label("rank 0 loads, and sends"),),
+                ("the run ends with: 'Tensor' object has no attribute 'device_mesh'",),
+                "write cpu_ram_efficient_loading: false; each rank then loads the whole model",
             )
 
 
