@@ -97,16 +97,18 @@ _SETTLED: Final[Mapping[str, re.Pattern[str]]] = {
     "adapter-saved-empty": re.compile(
         r"maybe_zero_3|GatheredParameters\(|\bdef \w*save_\w*(?:peft|adapter|lora)"
     ),
+    "weights-not-gathered-on-save": re.compile(r"GatheredParameters\("),
+    "lora-target-string-is-a-regex": re.compile(r"\bLoraConfig\("),
 }
 """What a program's source shows where a rule's finding in its flags is not so: it places the model
 on several devices, builds the adapter for a head, trains what makes the input of the first layer,
 says how long it generates, resumes by no flag, loads in no dtype that is given, makes its adapters
-in fp32, stretches the model's positions, asks FSDP for a whole model before it saves, or gathers
-the shards itself."""
+in fp32, stretches the model's positions, asks FSDP for a whole model before it saves, gathers the
+shards itself, or makes the adapter of other words."""
 _FURTHER: Final = frozenset(
     {
         *("reentrant-over-frozen-base", "longer-than-context", "fsdp-model-left-in-shards"),
-        "adapter-saved-empty",
+        *("adapter-saved-empty", "weights-not-gathered-on-save"),
     }
 )
 """Rules whose pattern may also be in what the program imports."""
@@ -228,7 +230,6 @@ _ADAPTS: Final = re.compile(r"get_peft_model|add_adapter|inject_adapter|[(,]\s*p
 _PASSES_OVER: Final = re.compile(r"return_remaining_strings\s*=\s*True|parse_known_args\(")
 """How a program parses if it accepts unknown flags."""
 _OF_FLAGS: Final = _BY_RELEASE | {"key-of-no-class", "required-field-missing"}
-_OF_SCRIPTS: Final = "script-flag-unknown"
 _STEPS: Final = re.compile(r"Trainer\b|\.backward\(|Accelerator\(")
 """What a program that trains contains, whatever else it takes from the Trainer."""
 _LLAMAFACTORY: Final = re.compile(r"llamafactory|llmtuner")
@@ -240,7 +241,7 @@ def _is_of_another(run: LintContext, found: Diagnostic) -> bool:
     """Whether the started program accepts flags that it does not know, or uses no known trainer."""
     if found.severity == "note":
         return False
-    if found.id == _OF_SCRIPTS:
+    if found.id == "script-flag-unknown":
         return any(name.startswith(("/", "~")) for name in programs_at(run, found))
     if found.id not in _OF_FLAGS | _OF_LOOP:
         return False
@@ -248,8 +249,17 @@ def _is_of_another(run: LintContext, found: Diagnostic) -> bool:
     if found.id in _OF_LOOP:
         is_verls = any(name.startswith("verl") for name in programs_at(run, found))
         trains = text is None or (OF_TRAINER.search(text) and _STEPS.search(text))
-        return is_verls or not trains
-    return text is not None and _PASSES_OVER.search(text) is not None
+        return is_verls or not trains or (found.id in _OF_FLAGS and _fills_own(text or ""))
+    return text is not None and bool(_PASSES_OVER.search(text) or _fills_own(text))
+
+
+_FILLED: Final = re.compile(r"\bH(?:f|4)ArgumentParser\(\s*\(?([\w\s,]*)\)")
+
+
+def _fills_own(text: str) -> bool:
+    """Whether a program's parser fills classes alone that are its own, and no trainer's."""
+    filled = {name for each in _FILLED.findall(text) for name in each.replace(",", " ").split()}
+    return bool(filled) and filled <= frozenset(_ALONE.findall(text))
 
 
 def _is_asked_first(run: LintContext, found: Diagnostic) -> bool:
@@ -266,16 +276,11 @@ def _is_asked_first(run: LintContext, found: Diagnostic) -> bool:
 
 def _is_meant(found: Diagnostic) -> bool:
     """Whether the file's own name says that the finding is intended."""
-    name = _MEANT.get(found.id)
-    return name is not None and name.search(PurePath(found.file).stem) is not None
+    return found.id in _OF_ONE and _FOR_ONE.search(PurePath(found.file).stem) is not None
 
 
-_MEANT: Final[Mapping[str, re.Pattern[str]]] = {
-    **dict.fromkeys(
-        ("processes-without-engine", "zero-of-one-process"),
-        re.compile(r"(?i)single|(?<![a-z\d])(?:one|1)[_-]?(?:gpu|device)"),
-    ),
-}
+_OF_ONE: Final = frozenset({"processes-without-engine", "zero-of-one-process"})
+_FOR_ONE: Final = re.compile(r"(?i)single|(?<![a-z\d])(?:one|1)[_-]?(?:gpu|device)")
 
 
 def _source_at(run: LintContext, found: Diagnostic) -> str | None:

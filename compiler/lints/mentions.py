@@ -121,6 +121,10 @@ class Mentions(Struct, frozen=True, dict=True):
         paths = frozenset(filter(_is_program, self._naming(file)))
         return [text for path, text in self._texts if path in paths]
 
+    def is_loaded(self, file: str) -> bool:
+        """Whether a Python program has the name of a file, and may change what it loads."""
+        return any(path.endswith(PYTHON) for path in self._naming(file))
+
     def _naming(self, file: str) -> tuple[str, ...]:
         """The paths of other files that name it."""
         if file not in self._paths_naming:
@@ -270,7 +274,7 @@ class Started(Struct, frozen=True):
 def is_seen(document: Document, started: Started) -> bool:
     """Whether the program that reads a document is seen."""
     if document.kind in _OF_ITS_OWN:
-        return True
+        return not started.mentions.is_loaded(document.name)
     if all(started.own.shows_in(started.about, each) for each in (PARSERS, _TRAINS)):
         return True
     if document.format == "shell":

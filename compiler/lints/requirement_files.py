@@ -306,12 +306,26 @@ _IN_TEXT: Final = re.compile(
 _INSTALL: Final = re.compile(r"\bpip3?\s+install\s+(?P<words>(?:\\\n|[^`|&;\n])*)")
 
 
+_CLONED: Final = re.compile(
+    r"\bgit clone\s[^\n]*https://(?P<url>\S+)[^\n]*\n(?:[ \t]*cd [^\n]*\n)?"
+    r"[ \t]*(?:RUN )?git checkout (?P<at>[0-9a-f]{7,40})\b"
+)
+"""A copy at a commit, which is then installed."""
+
+
 def _commands(text: str) -> Iterator[StatedRequirement]:
     """What lines of `pip install` name."""
     for command in _INSTALL.finditer(text):
         for word in re.finditer(r"[^\s\\]+", command["words"]):
             line = 1 + text.count("\n", 0, command.start("words") + word.start())
             yield from _each([(word[0].strip("\"'"), line)])
+    yield from _clones(text)
+
+
+def _clones(text: str) -> Iterator[StatedRequirement]:
+    for clone in _CLONED.finditer(text):
+        line = 1 + text.count("\n", 0, clone.start("at"))
+        yield from _each([(f"git+https://{clone['url']}@{clone['at']}", line)])
 
 
 def _script(text: str) -> Iterator[StatedRequirement]:
@@ -348,7 +362,7 @@ def _read_me(text: str) -> Iterator[StatedRequirement]:
         if at - 1 in kept and lines[at - 1].rstrip().endswith("\\"):
             kept.add(at)
         lines[at] = line if at in kept else ""
-    yield from _commands("\n".join(lines))
+    yield from (*_commands("\n".join(lines)), *_clones(text))
 
 
 # ── which file is which ──────────────────────────────────────────────────────────────────────────

@@ -276,9 +276,7 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
     assumed = _assumed(rule, run)
     if not finding.certain:
         severity, message = "note", f"{UNCERTAIN}{message}"
-    elif (assumed and _is_of_commit(rule, run)) or (
-        consequence in _BY_VERSION and _is_of_own_version(rule, run)
-    ):
+    elif _is_otherwise(rule, run, is_by_version=consequence in BY_VERSION, assumed=assumed):
         severity = "note"
     elif severity == "error" and assumed:
         severity = "warning"
@@ -356,19 +354,18 @@ def _is_named(release: Release, text: str) -> bool:
     return is_near and (str(release) in text or release.in_words in text)
 
 
-def _is_of_commit(rule: Rule, run: LintContext) -> bool:
-    """Whether the repository pins one of the rule's consumers to a commit of unknown release."""
-    return any(run.release(split_requirement(each)[0]).is_of_commit for each in rule.consumers)
+def _is_otherwise(
+    rule: Rule, run: LintContext, *, is_by_version: bool, assumed: str | None
+) -> bool:
+    """Whether what the repository installs may do otherwise: a commit, or somebody's version."""
+    found = [run.releases.get(split_requirement(each)[0]) for each in rule.consumers]
+    is_of_commit = any(each is not None and each.is_of_commit for each in found)
+    is_own = any(each is not None and each.pin is not None and each.pin.is_own for each in found)
+    return (is_of_commit and (is_by_version or assumed is not None)) or (is_own and is_by_version)
 
 
-_BY_VERSION: Final = ("parse", "load")
+BY_VERSION: Final = ("parse", "load")
 """Consequences of unknown keys, words and modules, which a modified version may have."""
-
-
-def _is_of_own_version(rule: Rule, run: LintContext) -> bool:
-    """Whether the repository installs its own version of one of the rule's consumers."""
-    found = (run.releases.get(split_requirement(each)[0]) for each in rule.consumers)
-    return any(each is not None and each.pin is not None and each.pin.is_own for each in found)
 
 
 def _assumed(rule: Rule, run: LintContext) -> str | None:

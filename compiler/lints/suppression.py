@@ -95,6 +95,10 @@ READER_UNSEEN: Final = Reason(
     warning="warning",
 )
 
+RELEASE_UNSEEN: Final = Reason(
+    "no file of this repository says which release reads it: another may take it", *_ONE_LOWER
+)
+
 ELSEWHERE: Final = Reason(
     "the script changes to a folder of another name first: which files it finds is not known"
 )

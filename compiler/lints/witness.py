@@ -34,6 +34,7 @@ from tunec.compiler.lints.mentions import (
     packages_of,
 )
 from tunec.compiler.lints.python_runs import is_reached
+from tunec.compiler.lints.rule import BY_VERSION
 from tunec.compiler.lints.suppression import (
     ELSEWHERE,
     FILLED_IN,
@@ -44,6 +45,7 @@ from tunec.compiler.lints.suppression import (
     PROGRAM_GONE,
     READER_TAKEN,
     READER_UNSEEN,
+    RELEASE_UNSEEN,
     SAVED,
     SET_BESIDE,
     UNNAMED,
@@ -143,14 +145,17 @@ class Witness(Struct, frozen=True, dict=True):
         """What is against an error that says that the program which reads the file ends."""
         held = self._document(found) if is_said_to_end(found) and not is_code(found.id) else None
         is_call = any(file.endswith(PYTHON) for file in _files(found))
-        is_known = is_call or self._is_for_engines(found)
-        if held is None or is_known or not self.mentions.has_programs:
+        is_read = is_call or self._is_for_engines(found)
+        if held is None or is_read or not self.mentions.has_programs:
             return None
         run, document = held
         has_copy = any(map(run.own.packs, packages_of(document.kind)))
         programs, about = programs_at(run, found), programs_about(run, found)
         started = Started(programs, run.own, about, self.mentions)
-        return None if is_seen(document, started) and not has_copy else READER_UNSEEN
+        if has_copy or not is_seen(document, started):
+            return READER_UNSEEN
+        is_known = found.consequence not in BY_VERSION or _is_dated(run, found)
+        return None if is_known else RELEASE_UNSEEN
 
     def _is_for_engines(self, found: Diagnostic) -> bool:
         """Whether a finding is about what engines read, whichever program is started."""
@@ -255,6 +260,13 @@ def is_of_engines(name: str) -> bool:
     return (
         is_rule(name) and {split_requirement(each)[0] for each in rule(name).consumers} <= _ENGINES
     )
+
+
+def _is_dated(run: LintContext, found: Diagnostic) -> bool:
+    """Whether a release is given of a program that a rule is about."""
+    packages = (split_requirement(each)[0] for each in rule(found.id).consumers)
+    known = (run.releases.get(each) for each in packages)
+    return any(each is not None and each.is_known for each in known)
 
 
 def _files(found: Diagnostic) -> tuple[str, ...]:

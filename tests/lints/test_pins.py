@@ -200,13 +200,26 @@ def test_every_operator_of_pip(
         assert Releases(bounds).contains(Version(version)) is expected is (version in inside)
 
 
-def test_a_commit_may_be_of_any_release(tmp_path: Path) -> None:
-    commit = "git+https://github.com/huggingface/transformers@4f3c2a1b9d\n"
-    files = {"requirements.txt": "transformers==5.23.0\n", "here/requirements.txt": commit}
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("requirements.txt", "git+https://github.com/huggingface/transformers@4f3c2a1b9d\n", 1),
+        (
+            "README.md",
+            (
+                "git clone https://github.com/huggingface/transformers\ncd transformers\n"
+                "git checkout 4f3c2a1b9d\npip install -e .\n"
+            ),
+            3,
+        ),
+    ],
+)
+def test_a_commit_may_be_of_any_release(name: str, text: str, line: int, tmp_path: Path) -> None:
+    files = {"requirements.txt": "transformers==5.23.0\n", f"here/{name}": text}
     assert told(asked(tmp_path, files)) != []
     answer = asked(tmp_path, files, at="here/args.yaml")
     assert told(answer) == []  # it is not the newest, nor what a folder further up names
-    assert "transformers at a commit (here/requirements.txt:1)" in answer.err
+    assert f"transformers at a commit (here/{name}:{line})" in answer.err
 
 
 @pytest.mark.parametrize(("transformers", "is_told"), [("4.34.0", False), ("5.0.0", True)])

@@ -415,18 +415,18 @@ OF_ITS_OWN = "python train.py run.yaml\n"
 
 
 @pytest.mark.parametrize(
-    ("start", "copy", "expected"),
+    ("start", "beside", "expected"),
     [
-        (COMMAND, "", "error"),
-        (COMMAND, f"src/llamafactory{PACKS}", "note"),
-        (OF_ITS_OWN, "", "note"),
+        (COMMAND, {"requirements.txt": "llamafactory==0.9.4\n"}, "error"),
+        (COMMAND, {}, "warning"),
+        (COMMAND, {f"src/llamafactory{PACKS}": ""}, "note"),
+        (OF_ITS_OWN, {}, "note"),
     ],
 )
 def test_an_error_that_ends_a_run_is_shown_the_program_that_ends(
-    start: str, copy: str, expected: str, tmp_path: Path
+    start: str, beside: dict[str, str], expected: str, tmp_path: Path
 ) -> None:
-    files = {"run.yaml": PREDICTS, "run.sh": start, "train.py": "import llamafactory\n"}
-    files |= {copy: ""} if copy else {}
+    files = {"run.yaml": PREDICTS, "run.sh": start, "train.py": "import llamafactory\n", **beside}
     ((level, _),) = told(written(tmp_path, files), "refused-without")
     assert level == expected
 
@@ -617,3 +617,55 @@ def test_a_file_that_a_script_writes_by_a_variable_is_not_missing(
     start = f"{script}deepspeed train.py --deepspeed --deepspeed_config ${{config}}\n"
     path = written(tmp_path, {"run.sh": start, "train.py": "import deepspeed\n"})
     assert [level for level, _ in told(path, "missing-file")] == expected
+
+
+@pytest.mark.parametrize(("number", "expected"), [("5_000", []), ("5 000", ["error"])])
+def test_a_number_that_python_reads_from_a_word_is_one(
+    number: str, expected: list[str], tmp_path: Path
+) -> None:
+    program = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    program += "args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+    start = f"python train.py --output_dir out --save_steps '{number}'\n"
+    files = {"train.py": program, "run.sh": start, "requirements.txt": "transformers==4.57.1\n"}
+    found = told(written(tmp_path, files), "value-of-another-type")
+    assert [level for level, _ in found] == expected
+
+
+@pytest.mark.parametrize(("base", "expected"), [("", "note"), ("(TrainingArguments)", "warning")])
+def test_a_parser_that_fills_its_own_classes_needs_their_fields_alone(
+    base: str, expected: str, tmp_path: Path
+) -> None:
+    program = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    program += f"class Given{base}:\n    bf16: bool = True\n"
+    program += "(args,) = HfArgumentParser(Given).parse_args_into_dataclasses()\nTrainer(args)\n"
+    start = "python train.py --learning_rate 1e-5 --bf16 True --max_steps 10"
+    start += " --gradient_checkpointing True\n"
+    files = {"train.py": program, "run.sh": start, "requirements.txt": "transformers==4.45.2\n"}
+    found = told(written(tmp_path, files), "required-field-missing")
+    assert [level for level, _ in found] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"), [("yaml.safe_load(open('base.yml'))\n", "note"), ("", "error")]
+)
+def test_a_file_that_a_python_program_loads_may_be_changed_before_it_is_read(
+    program: str, expected: str, tmp_path: Path
+) -> None:
+    files = {
+        "base.yml": "base_model: a/b\nmicro_batch_size: 1\nnum_epochs: 1\nlearning_rate: 0.0001\n"
+        "sequence_len: 2048\noptimizer: adamw_torch\nbf16: true\noutput_dir: out\n",
+        "make.py": program,
+        "run.sh": "axolotl train base.yml\n",
+        "requirements.txt": "axolotl==0.15.0\n",
+    }
+    found = told(written(tmp_path, files), "refused-alone")
+    assert [level for level, _ in found] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("partition", "expected"), [("", "warning"), ("#SBATCH -p h100\n", "note")]
+)
+def test_what_a_partition_gives_is_not_known(partition: str, expected: str, tmp_path: Path) -> None:
+    start = f"#!/bin/bash\n#SBATCH -N 1\n{partition}torchrun --nproc_per_node=2 train.py\n"
+    found = told(written(tmp_path, {"run.slurm": start}), "no-device-asked-for")
+    assert [level for level, _ in found] == [expected]

@@ -218,7 +218,7 @@ limit_of_zero_checkpoints = rows(
     consumers=("transformers",),
     rows=(
         Row(
-            "trainer:save_total_limit<=0",
+            "trainer:save_total_limit=0",
             "save_total_limit {0.value} keeps every checkpoint",
             label="no limit",
             why="a checkpoint with its states is 6 to 8 times as large as the 16-bit model",

@@ -69,6 +69,8 @@ deepspeed_fields_from_accelerate_config)."""
 def keys_beside_deepspeed_file(run: LintContext) -> Iterator[Finding]:
     """An accelerate file names a DeepSpeed file, and sets keys that only that file may set."""
     for document in run.of("accelerate", "launch"):
+        if document.format == "python":
+            continue  # only `accelerate launch` refuses them: DeepSpeedPlugin fills in its own
         is_flags = document.kind == "launch"
         keys = _FLAGS if is_flags else _KEYS
         holder = "flags" if is_flags else "deepspeed_config"

@@ -136,6 +136,10 @@ _RECIPES: Final = re.compile(r"(?:\A|/)run_(?:sft|dpo|orpo|cpt)\.py\Z")
 """huggingface/alignment-handbook up to ae3f44f scripts: `H4ArgumentParser`."""
 
 
+_READS_FILES: Final = re.compile(r"""argv\[1\]\.endswith\(["']\.ya?ml""")
+"""A parser that still takes a file as its first word."""
+
+
 @rule("error", "parse", consumers=("transformers",), reads=("launch:script",))
 def recipe_flag_without_sign(run: LintContext) -> Iterator[Finding]:
     """A recipe is a plain argument, beside flags that its parser then refuses."""
@@ -147,7 +151,7 @@ def recipe_flag_without_sign(run: LintContext) -> Iterator[Finding]:
         program = str(words[0].value)
         if _RECIPES.search(program):
             yield from _apart(words)
-        elif OF_OPEN_INSTRUCT.search(program):
+        elif OF_OPEN_INSTRUCT.search(program) and not run.own.shows(_READS_FILES):
             yield _unread(document, words[1])
 
 

@@ -10,6 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.facts.launch import batch_of, count, is_unknown, launches, per_node
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 from tunec.targets.launch.lines import at_line, lines
 
 _OF_SIZE: Final = frozenset(
@@ -266,7 +267,9 @@ def no_device_asked_for(run: LintContext) -> Iterator[Finding]:
             continue
         if document.get("flags.cpu") or document.value("flags.use_cpu"):
             continue
-        yield _device_finding(batch, *started)
+        found = _device_finding(batch, *started)
+        # what a partition gives is its cluster's to say: some give whole nodes
+        yield replace(found, certain=False) if batch.get("partition") else found
 
 
 def _asks(step: Document) -> bool:

@@ -165,7 +165,7 @@ REWARDED_SETTING_UNREAD: Final = rows(
     consumers=("verl",),
     rows=(
         Row(
-            f"verl:{_ACTOR}.grad_clip?",
+            f"verl:{_ACTOR}.grad_clip!=1.0",
             "{0.path} has no effect",
             "without effect",
             "the engine clips gradients at optim.clip_grad, 1.0 by default",

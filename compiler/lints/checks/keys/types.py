@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from math import isfinite
 from typing import Final
 
@@ -254,8 +255,17 @@ def _is_refused_flag(fault: Fault) -> bool:
     is_text = isinstance(fault.place.value, str) and fault.place.value.strip(".") != ""
     if is_text and "boolean" in kinds and fault.place.value.lower() in _BY_ARGPARSE:
         return False
+    if is_text and _is_number(fault.place.value, is_whole="number" not in kinds):
+        return False  # Python reads 5_000, and YAML's 1.2 does not
     is_share = isinstance(fault.place.value, float) and "number" not in kinds
     return is_plain and (is_text or is_share) and not kinds & {"string", "array", "object"}
+
+
+def _is_number(text: str, *, is_whole: bool) -> bool:
+    """Whether Python makes a number of a text: argparse's `type=int` or `type=float`."""
+    with suppress(ValueError):
+        return (int if is_whole else float)(text) is not None
+    return False
 
 
 def _value_finding(run: LintContext, document: Document, fault: Fault) -> Finding:
@@ -353,9 +363,10 @@ _PASSED_ON: Final = re.compile(r"\$[@*]|\$\{[@*]\}")
 
 def _required_finding(run: LintContext, document: Document, name: str, package: str) -> Finding:
     is_shell = document.format == "shell"
+    start = document.lacking(name).span if is_shell else document.start()
     return Finding(
         f"{run.release(package)} needs `{name}`, and none is given",
-        (Label("without it", document.start(), "", True),),
+        (Label("without it", start, "", True),),
         (
             f"error: the following arguments are required: --{name}"
             if is_shell
