@@ -1,6 +1,7 @@
 """The probe of `watch: true`: what a bundle carries, what it writes, and where it stops a run."""
 
 import importlib.util
+import sys
 import json
 from importlib.util import find_spec
 from pathlib import Path
@@ -182,6 +183,6 @@ def test_the_launcher_of_deepspeed_puts_its_rank_before_the_program(monkeypatch,
     script = tmp_path / "train.py"
     script.write_text("import sys; print(sys.argv[1:], __name__)")
     monkeypatch.setattr("sys.argv", ["watch.py"])
-    monkeypatch.setattr("sys.path", ["here"])
+    monkeypatch.setattr("sys.path", ["here", *sys.path])
     module.start(["--local_rank=1", str(script), "--lr", "1"])
     assert capsys.readouterr().out == "['--local_rank=1', '--lr', '1'] __main__\n"
