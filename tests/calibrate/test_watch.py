@@ -1,8 +1,8 @@
 """The probe of `watch: true`: what a bundle carries, what it writes, and where it stops a run."""
 
 import importlib.util
-import sys
 import json
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
