@@ -1,11 +1,12 @@
-"""The objective section of a spec: given texts, preferred answers, or rewarded answers."""
+"""The objective section of a spec: what a model is trained towards."""
 
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from tunec.schemas.objective_facts import OBJECTIVES
 from tunec.schemas.shape import Shape
-from tunec.schemas.terms import GroupLoss, PairLoss
+from tunec.schemas.terms import GroupLoss, ObjectiveKind, PairLoss
 from tunec.schemas.units import Length, Positive
 
 ONE_FIELD: Final = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
@@ -72,6 +73,11 @@ class Objective(Shape):
         if len(given) != 1:
             raise ValueError(f"give exactly one objective, not {' and '.join(given) or 'none'}")
         return self
+
+    @property
+    def kind(self) -> ObjectiveKind:
+        """The objective that is given."""
+        return next(kind for kind in OBJECTIVES if getattr(self, kind) is not None)
 
 
 ObjectiveName = Literal["sft", "dpo"]

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from tunec.schemas.hardware.profile import Cluster
+from tunec.schemas.objective_facts import OBJECTIVES
 from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
 from tunec.schemas.shape import Shape
 from tunec.schemas.spec_sections import Evaluation, Job, Script, Task
@@ -349,7 +350,7 @@ SHORTHANDS: Final[Mapping[tuple[str, ...], str]] = {
 
 EXCLUSIVE: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("method",): ("full", "lora", "qlora", "int8_lora"),
-    ("objective",): ("sft", "dpo", "grpo"),
+    ("objective",): tuple(OBJECTIVES),
     ("task",): ("sequence_classification", "token_classification"),
     ("evaluation",): ("generate", "metrics"),
     ("train",): ("epochs", "steps"),

@@ -22,6 +22,7 @@ import tunec.schemas
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
 from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import ConsumerSet, releases
+from tunec.schemas.objective_facts import OBJECTIVES
 
 FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
 SCRIPTS: Final[Mapping[str, str]] = {
@@ -57,7 +58,7 @@ STEMS: Final[Mapping[str, str]] = {
 }
 _WITH_DEFAULTS: Final = ("TrainingArguments", "SFTConfig", "LoraConfig")
 
-_METHODS: Final = ("sft", "dpo", "grpo")
+_METHODS: Final = tuple(OBJECTIVES)
 """The scripts of TRL whose files have a schema."""
 
 _WITH_DEFAULT: Final = (

@@ -10,6 +10,7 @@ from typing import Final
 
 from tunec.compiler.analyses.packing import Lengths
 from tunec.compiler.ir.slots import Data, Objective
+from tunec.schemas.objective_facts import OBJECTIVES
 
 Counts = tuple[tuple[int, int], ...]
 """(tokens, number of samples with that length), sorted by tokens."""
@@ -21,7 +22,7 @@ _MEGA_BATCHES: Final = 50
 
 def padded_counts(lengths: Lengths | None, data: Data, objective: Objective) -> Counts:
     """Lengths of samples that are padded to the longest of their batch; empty if there are none."""
-    packs_or_writes = data.packing or objective.kind == "grpo"
+    packs_or_writes = data.packing or OBJECTIVES[objective.kind].generates
     return () if lengths is None or lengths.is_mean or packs_or_writes else lengths.counts
 
 

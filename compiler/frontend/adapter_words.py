@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from tunec.schemas.objective_facts import OBJECTIVES
+
 _STARTS: Final = (
     (
         "it only gives LoRA other initial values, so that memory and time are those of lora, and "
@@ -52,7 +54,7 @@ UNPLANNED: Final[Mapping[str, tuple[str, str]]] = {
         _OWN_KIND,
     ),
     **dict.fromkeys(
-        ("sft", "dpo", "grpo"),
+        OBJECTIVES,
         (
             "a method says which weights train; what they learn from is the objective",
             "write `method: lora` and `objective: {word}`",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from tunec.compiler.ir.plan import Plan
+from tunec.schemas.objective_facts import OBJECTIVES, ObjectiveFacts
 from tunec.schemas.terms import BESIDE_TRAINING
 
 
@@ -14,6 +15,11 @@ class Invariant(Struct, frozen=True):
     slots: tuple[str, ...]
     text: str
     holds: Callable[[Plan], bool]
+
+
+def _facts(plan: Plan) -> ObjectiveFacts:
+    """What sets a plan's objective apart."""
+    return OBJECTIVES[plan.objective.kind]
 
 
 def _recomputes_each(plan: Plan) -> bool:
@@ -162,16 +168,13 @@ INVARIANTS = (
     Invariant(
         ("objective.kind", "objective.reference"),
         "a pair of answers needs a reference, given texts have none",
-        lambda p: (
-            p.objective.kind == "grpo"
-            or (p.objective.kind == "dpo") == (p.objective.reference != "none")
-        ),
+        lambda p: _facts(p).generates or _facts(p).compares == (p.objective.reference != "none"),
     ),
     Invariant(
         ("objective.kind", "objective.beta", "objective.reference"),
         "rewarded answers have a reference exactly where its weight is above 0",
         lambda p: (
-            p.objective.kind != "grpo"
+            not _facts(p).generates
             or (p.objective.beta > 0) == (p.objective.reference in ("resident", "base"))
         ),
     ),
@@ -183,23 +186,23 @@ INVARIANTS = (
     Invariant(
         ("objective.kind", "generation.engine"),
         "answers are written exactly where they are rewarded",
-        lambda p: (p.objective.kind == "grpo") == (p.generation.engine != "none"),
+        lambda p: _facts(p).generates == (p.generation.engine != "none"),
     ),
     Invariant(
         ("objective.kind", "generation.samples"),
         "an answer is compared with at least one other to the same prompt",
-        lambda p: p.objective.kind != "grpo" or p.generation.samples >= 2,
+        lambda p: not _facts(p).generates or p.generation.samples >= 2,
     ),
     Invariant(
         ("objective.kind", "generation.samples", "batch.global"),
         "an optimizer step holds all answers to its prompts",
-        lambda p: p.objective.kind != "grpo" or p.batch.global_ % max(p.generation.samples, 1) == 0,
+        lambda p: not _facts(p).generates or p.batch.global_ % max(p.generation.samples, 1) == 0,
     ),
     Invariant(
         ("objective.kind", "generation.prompt", "generation.completion", "data.sequence"),
         "data.sequence is the prompt with the answer",
         lambda p: (
-            p.objective.kind != "grpo"
+            not _facts(p).generates
             or p.data.sequence == p.generation.prompt + p.generation.completion
         ),
     ),

@@ -48,7 +48,7 @@ def _format(scribe: Scribe) -> None:
     """Decide the record format; by default, trainers expect messages."""
     intent = scribe.facts.spec
     given, kind = intent.data.format, scribe.facts.model.architecture.kind
-    objective = "dpo" if intent.objective.dpo else "grpo" if intent.objective.grpo else "sft"
+    objective = intent.objective.kind
     if given is not None and kind not in ("causal-lm", "vision-language"):
         _misfit(
             scribe, "data.format", f"it is of data for models that write text, not of {_of(kind)}"

@@ -68,13 +68,17 @@ _METHODS: Final[Mapping[str, str]] = {
 }
 """The method by the storage of the base under an adapter."""
 _DPO: Final[Mapping[str, str]] = {"beta": "objective.beta", "loss": "objective.loss"}
-_GRPO: Final[Mapping[str, str]] = {
-    **_DPO,
-    "samples": "generation.samples",
-    "completion": "generation.completion",
-    "temperature": "generation.temperature",
-    "generator": "generation.engine",
+_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "dpo": _DPO,
+    "grpo": {
+        **_DPO,
+        "samples": "generation.samples",
+        "completion": "generation.completion",
+        "temperature": "generation.temperature",
+        "generator": "generation.engine",
+    },
 }
+"""For each objective with options, the slot of each."""
 _SHARDING: Final = ("deepspeed", "fsdp")
 
 
@@ -157,10 +161,10 @@ def _adapter(values: Values, at: str) -> Iterator[Intent]:
 
 def _objective(values: Values) -> Iterator[Intent]:
     kind = values.get("objective.kind")
-    if kind not in ("dpo", "grpo"):
+    if kind is None or kind not in _OPTIONS:
         return
     yield Intent(("objective", kind), {}, ("objective.kind",), is_told=True)
-    for name, slot in (_DPO if kind == "dpo" else _GRPO).items():
+    for name, slot in _OPTIONS[kind].items():
         yield from _alone(values, slot, f"objective.{kind}.{name}")
     if kind == "grpo":
         rewards = values.get("objective.rewards")

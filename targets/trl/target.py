@@ -1,4 +1,4 @@
-"""The trl target: the one file of `trl sft`, `trl dpo` or `trl grpo`, by the plan's objective."""
+"""The trl target: the one file of the script that the plan's objective names, such as `trl dpo`."""
 
 from typing import Final
 
@@ -6,9 +6,18 @@ from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_every_plan, on_deepspeed
+from tunec.compiler.target import (
+    Cannot,
+    Dialect,
+    Entry,
+    File,
+    Target,
+    in_every_plan,
+    on_deepspeed,
+)
 from tunec.schemas.data_paths import FORMATS, Record
 from tunec.schemas.frozen import replace
+from tunec.schemas.objective_facts import OBJECTIVES
 from tunec.targets.answers import every_token
 from tunec.targets.chat_template import plain_template
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
@@ -36,46 +45,25 @@ from tunec.targets.trl.refusals import REFUSALS
 from tunec.targets.trl.rows import DPO_ENTRIES, GRPO_ENTRIES, SFT_ENTRIES
 
 
-def _is_for(method: Method, document: Json) -> bool:
-    return method_of(document) == method
+def _file(method: Method, entries: tuple[Entry, ...], *, shared_keys: bool = True) -> File:
+    """A script's file; `shared_keys`: it may have keys of the handbook's recipes besides."""
+    return File(
+        name=f"{method}.yaml",
+        format="yaml",
+        entries=entries,
+        recognise=lambda document: method_of(document) == method,
+        schema=schema_of(method),
+        reads_powers=True,
+        carries=CARRIES if shared_keys else (),
+        leaves=(*LEAVES, *HANDBOOKS) if shared_keys else LEAVES,
+        names=("deepspeed",),
+        when=lambda plan: plan.objective.kind == method,
+    )
 
 
-SFT_CONFIG: Final = File(
-    name="sft.yaml",
-    format="yaml",
-    entries=SFT_ENTRIES,
-    recognise=lambda document: _is_for("sft", document),
-    schema=schema_of("sft"),
-    reads_powers=True,
-    carries=CARRIES,
-    leaves=(*LEAVES, *HANDBOOKS),
-    names=("deepspeed",),
-    when=SFT.when,
-    defaults=every_token,
-)
-DPO_CONFIG: Final = File(
-    name="dpo.yaml",
-    format="yaml",
-    entries=DPO_ENTRIES,
-    recognise=lambda document: _is_for("dpo", document),
-    schema=schema_of("dpo"),
-    reads_powers=True,
-    carries=CARRIES,
-    leaves=(*LEAVES, *HANDBOOKS),
-    names=("deepspeed",),
-    when=lambda plan: plan.objective.kind == "dpo",
-)
-GRPO_CONFIG: Final = File(
-    name="grpo.yaml",
-    format="yaml",
-    entries=GRPO_ENTRIES,
-    recognise=lambda document: _is_for("grpo", document),
-    schema=schema_of("grpo"),
-    reads_powers=True,
-    leaves=LEAVES,
-    names=("deepspeed",),
-    when=lambda plan: plan.objective.kind == "grpo",
-)
+SFT_CONFIG: Final = replace(_file("sft", SFT_ENTRIES), when=SFT.when, defaults=every_token)
+DPO_CONFIG: Final = _file("dpo", DPO_ENTRIES)
+GRPO_CONFIG: Final = _file("grpo", GRPO_ENTRIES, shared_keys=False)
 
 CARD: Final = card_of("trl", in_every_plan)
 TEMPLATE: Final = plain_template(is_supervised)
@@ -128,10 +116,9 @@ def _records(plan: Plan) -> tuple[Record, ...]:
 
     trl 1.16.0 docs/source/dataset_formats.md; data_utils.py `maybe_convert_to_chatml`.
     """
-    if plan.objective.kind == "dpo":
-        return (Record(("chosen", "rejected"), renames=False),)
-    if plan.objective.kind == "grpo":
-        return (Record(("prompt",), renames=False),)
+    columns = OBJECTIVES[plan.objective.kind].columns
+    if columns:
+        return (Record(columns, renames=False),)
     if plan.data.format is not None:
         return (replace(FORMATS[plan.data.format], renames=False),)
     every = (Record(("messages",)), Record(("conversations",)), FORMATS["prompt-completion"])

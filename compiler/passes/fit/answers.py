@@ -3,12 +3,15 @@
 from tunec.compiler.analyses.memory.workload import Generation as Written
 from tunec.compiler.analyses.memory.workload import InTurns, Preference
 from tunec.compiler.ir.slots import Evaluation, Generation, Objective
+from tunec.schemas.objective_facts import OBJECTIVES
 
 
 def preference_of(objective: Objective, generation: Generation) -> Preference | None:
     """The objective as the accounts need it; None for supervised training."""
-    if objective.kind != "grpo":
-        return Preference(2, objective.reference) if objective.kind == "dpo" else None
+    facts = OBJECTIVES[objective.kind]
+    if not facts.generates:
+        pairs = facts.sequences > 1
+        return Preference(facts.sequences, objective.reference) if pairs else None
     is_apart = generation.engine not in ("none", "transformers")
     told = (1, objective.reference, generation.completion, is_apart)
     turns = (generation.engine_sleeps, generation.offload_training)
