@@ -77,7 +77,7 @@ TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
     r"/smollm-.*-instruct": ("smollm",),
     r"/smollm2-.*-instruct": ("smollm2",),
     r"/granite-3\.\d-.*-instruct": ("granite3",),
-    r"/hunyuan-.*-instruct": ("hunyuan",),
+    r"/hunyuan-(.*-instruct|mt-7b)": ("hunyuan",),
     r"/lfm2\.5-.*-instruct": ("lfm2",),
     r"/seed-oss-36b-instruct": ("seed_oss",),
     r"/kimi-vl-a3b": ("kimi_vl",),

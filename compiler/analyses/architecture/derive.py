@@ -131,7 +131,9 @@ def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -
 
 
 def _is_read_off(family: str, config: Mapping[str, Any]) -> bool:
-    """Whether cards have the tower that the rule of a family leaves to them."""
+    """Whether cards have what the rule of a family leaves to them: a tower, or clamped queries."""
+    if family == "olmo":  # transformers 5.23 `OlmoAttention.forward` keeps what it clamps
+        return config.get("clip_qkv") is not None
     tower = config.get("vision_config")
     named = tower.get("model_type") if isinstance(tower, Mapping) else None
     return named is not None and named == _READ_OFF.get(family)
