@@ -288,7 +288,10 @@ def _losses(
         for slot in sorted(draft.lost):
             places.setdefault(slot, []).append(draft.file.name)
     for slot, names in places.items():
-        yield _loss(target, plan, version, slot, f"no key of {joined(names)} can hold this value")
+        known = target.cannot.get(slot)
+        unheld = f"no key of {joined(names)} can hold this value"
+        reason = known.reason if known is not None and known.loses else unheld
+        yield _loss(target, plan, version, slot, reason)
 
 
 def _left_out(draft: Draft, plan: Plan) -> Diagnostic:

@@ -184,6 +184,34 @@ def row(
     )
 
 
+def dropout(key: str, absent: float, method: tuple[str, str], source: str) -> Entry:
+    """The row for dropout in adapters, of a trainer whose DPO switches all dropout off.
+
+    TRL's DPOTrainer does so unless its arguments say `disable_dropout: false` (trl 0.9.6 to 1.16.0
+    trainer/dpo_config.py), which no key of such a trainer does. `method` is the key and the value
+    that ask for DPO. A trainer takes `absent` where a file has no `key`.
+    """
+    asked, pairs = method
+
+    def write(plan: Plan) -> Mapping[str, Json]:
+        trains = {asked: pairs} if plan.objective.kind == "dpo" else {}
+        return {key: plan.adapter.dropout, **trains}
+
+    def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
+        is_off = found.get(asked) == pairs
+        return {"adapter.dropout": 0.0 if is_off else found.get(key, absent)}
+
+    return row(
+        (key, asked),
+        ("adapter.dropout",),
+        write,
+        read,
+        source,
+        absent={"adapter.dropout": absent},
+        when=has_adapter,
+    )
+
+
 def length(key: str, absent: int, source: str, of_images: str) -> tuple[Entry, Entry]:
     """The rows for the bound on a sample's tokens.
 

@@ -10,7 +10,7 @@ from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.read_only import split_names
-from tunec.targets.rows import has_adapter, in_four_bits, names_under, row
+from tunec.targets.rows import dropout, has_adapter, in_four_bits, names_under, row
 
 _PEFT: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig`"
 _LOADER: Final = "axolotl loaders/model.py `_set_quantization_config`, before 0.10 utils/models.py"
@@ -71,7 +71,12 @@ ADAPTER: Final = (
         _PEFT,
         when=has_adapter,
     ),
-    same("lora_dropout", "adapter.dropout", _PEFT, absent=((ALWAYS, 0.0),), when=has_adapter),
+    dropout(
+        "lora_dropout",
+        0.0,
+        ("rl", "dpo"),
+        f"{_PEFT}; core/trainers/dpo/args.py `AxolotlDPOConfig`: TRL's disable_dropout",
+    ),
     row(
         ("lora_target_modules", "lora_target_linear"),
         ("adapter.targets",),

@@ -171,6 +171,7 @@ _CANNOT: Final = {
     "model.kind": Cannot(
         "Axolotl trains models that write text", True, ("causal-lm", "vision-language")
     ),
+    "adapter.dropout": Cannot("DPO switches all dropout off", True, (0.0,)),
     "loss.path": Cannot(
         "TRL's trainers of pairs and answers compute all logits at once", True, ("full",)
     ),

@@ -10,7 +10,7 @@ from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.text_layers import names_in_the_text
 from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.read_only import named_word, split_names
-from tunec.targets.rows import has_adapter, in_four_bits, names_under, row
+from tunec.targets.rows import dropout, has_adapter, in_four_bits, names_under, row
 
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py `ModelArguments`"
 _TUNING: Final = "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `FinetuningArguments`"
@@ -96,7 +96,12 @@ ADAPTER: Final = (
         absent={"adapter.alpha": 16.0},
         when=has_adapter,
     ),
-    same("lora_dropout", "adapter.dropout", _LORA, absent=((ALWAYS, 0.0),), when=has_adapter),
+    dropout(
+        "lora_dropout",
+        0.0,
+        ("stage", "dpo"),
+        f"{_LORA}; train/dpo/trainer.py `CustomDPOTrainer.__init__`: disable_dropout",
+    ),
     row(
         ("lora_target",),
         ("adapter.targets",),

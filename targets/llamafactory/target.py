@@ -218,6 +218,7 @@ _CANNOT: Final = {
         "it has templates of its own, by name: `extra: {llamafactory: {template: default}}` puts "
         "roles in words, for a tokenizer that has none"
     ),
+    "adapter.dropout": Cannot("DPO switches all dropout off", True, (0.0,)),
     "loss.path": Cannot("it computes all logits, or Liger fuses the loss", True, ("full",)),
     "model.trust_remote_code": Cannot("a row says it"),
     "adapter.targets": Cannot("names within the language model say it"),

@@ -8,7 +8,7 @@ from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, named, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.read_only import named_word, split_names
-from tunec.targets.rows import has_adapter, in_four_bits, names_under, row
+from tunec.targets.rows import dropout, has_adapter, in_four_bits, names_under, row
 
 _TUNER: Final = "ms-swift 4.0.4 to 4.6.0 arguments/tuner_args.py `TunerArguments`"
 _KIND: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/base_args.py `BaseArguments`"
@@ -82,7 +82,12 @@ ADAPTER: Final = (
         absent={"adapter.alpha": 32.0},
         when=has_adapter,
     ),
-    _of_adapter("lora_dropout", "dropout", 0.05),
+    dropout(
+        "lora_dropout",
+        0.05,
+        ("rlhf_type", "dpo"),
+        f"{_TUNER}; rlhf_trainers/arguments.py `DPOConfig`: TRL's disable_dropout",
+    ),
     row(
         ("target_modules", "target_regex"),
         ("adapter.targets",),

@@ -165,6 +165,7 @@ _CANNOT: Final = {
     **taking_the_tokenizers_template(
         "it has templates of its own, by name, and one for each model that it knows"
     ),
+    "adapter.dropout": Cannot("DPO switches all dropout off", True, (0.0,)),
     "loss.path": Cannot("it computes all logits, or Liger fuses the loss", True, ("full",)),
     **reading_formats(
         "it knows records by their columns, and puts its chat template around every text",

@@ -14,6 +14,7 @@ from tunec.targets.huggingface.model import MODEL, QUANTIZATION, WIDENING, trust
 from tunec.targets.huggingface.packages import TRL
 from tunec.targets.huggingface.sft import DATA, IN_PIECES, LOSS, OFFLOADING, SAMPLES, SFT
 from tunec.targets.huggingface.training import TRL_LEARNING_RATE
+from tunec.targets.rows import has_adapter
 from tunec.targets.trl.model_loading import LOADING, by_keys
 
 _DPO: Final = "trl 0.9.6 to 1.16.0 trainer/dpo_config.py `DPOConfig`, before it DpoScriptArguments"
@@ -175,6 +176,29 @@ _REFERENCE: Final = Entry(
 )
 
 
+def _write_dropout(plan: Plan) -> Mapping[str, Any]:
+    """Write the key that keeps dropout where there is some; absent, the trainer switches it off."""
+    kept = {"disable_dropout": False} if plan.adapter.dropout else {}
+    return {"lora_dropout": plan.adapter.dropout, **kept}
+
+
+def _read_dropout(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    is_kept = found.get("disable_dropout") is False
+    return {"adapter.dropout": found.get("lora_dropout", 0.05) if is_kept else 0.0}
+
+
+_DROPOUT: Final = Entry(
+    ("lora_dropout", "disable_dropout"),
+    ("adapter.dropout",),
+    _write_dropout,
+    _read_dropout,
+    f"{_DPO}: disable_dropout, which the adapters' dropout is set to 0 by",
+    absent=((ALWAYS, {"adapter.dropout": 0.0}),),
+    when=has_adapter,
+    package=TRL,
+)
+
+
 # ── grpo ─────────────────────────────────────────────────────────────────────────────────────────
 
 _COMPLETION: Final = "generation.completion"
@@ -316,7 +340,8 @@ READ_ENTRIES: Final = (
 )
 """Rows that the files of further methods share with the written ones."""
 DPO_ENTRIES: Final = (
-    *_SHARED,
+    *(each for each in _SHARED if each.keys != ("lora_dropout",)),
+    _DROPOUT,
     *widening("0.29"),
     _rate(_DPO, ((ALWAYS, 5e-5), ("0.12", 1e-6))),
     _DPO_LENGTH,
