@@ -32,7 +32,7 @@ SHARED = [name for name in card_names() if others(name)]
 """Cards that describe several weights."""
 UNTAKEN = {"stable-diffusion-2-1", "sana-1.6b"}
 """Cards that no target's newest release takes: SimpleTuner's `sd2x` ended with 4.0."""
-LARGE = {"glm-5": "h200-x8-n4"}
+LARGE = {"deepseek-v3": "h200-x8-n2", "deepseek-v3.2": "h200-x8-n2", "glm-5": "h200-x8-n4"}
 """Cards that one node of the largest devices does not hold, and what does."""
 LLAMA_COOKBOOK = {
     "data": {"train": "samsum", "samples": 1000, "sequence": 512},
