@@ -288,10 +288,9 @@ def _losses(
         for slot in sorted(draft.lost):
             places.setdefault(slot, []).append(draft.file.name)
     for slot, names in places.items():
+        reason = f"no key of {joined(names)} can hold this value"
         known = target.cannot.get(slot)
-        unheld = f"no key of {joined(names)} can hold this value"
-        reason = known.reason if known is not None and known.loses else unheld
-        yield _loss(target, plan, version, slot, reason)
+        yield _loss(target, plan, version, slot, known.reason if known and known.loses else reason)
 
 
 def _left_out(draft: Draft, plan: Plan) -> Diagnostic:
@@ -311,13 +310,11 @@ def _unsaid(
 
 
 def _loss(target: Target, plan: Plan, version: Version, slot: str, reason: str) -> Diagnostic:
+    value = show(slot, plan[slot])
     return Diagnostic(
         "E0901",
         "error",
-        (
-            f"{target.name} ({target.package} {version}) cannot express {slot} "
-            f"{show(slot, plan[slot])}"
-        ),
+        f"{target.name} ({target.package} {version}) cannot express {slot} {value}",
         (Label("decided here", path=slot),),
         (reason,),
         help=f"{_other_release(target, plan, version, slot)}{otherwise(slot)}, or compile to "

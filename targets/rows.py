@@ -209,6 +209,7 @@ def dropout(key: str, absent: float, method: tuple[str, str], source: str) -> En
         source,
         absent={"adapter.dropout": absent},
         when=has_adapter,
+        beside=(asked,),
     )
 
 

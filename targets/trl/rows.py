@@ -340,8 +340,7 @@ READ_ENTRIES: Final = (
 )
 """Rows that the files of further methods share with the written ones."""
 DPO_ENTRIES: Final = (
-    *(each for each in _SHARED if each.keys != ("lora_dropout",)),
-    _DROPOUT,
+    *(_DROPOUT if each.keys == ("lora_dropout",) else each for each in _SHARED),
     *widening("0.29"),
     _rate(_DPO, ((ALWAYS, 5e-5), ("0.12", 1e-6))),
     _DPO_LENGTH,

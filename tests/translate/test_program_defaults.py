@@ -37,7 +37,7 @@ ALIKE = {
     "packing_strategy": "either strategy fills rows with whole samples",
     "remove_unused_columns": "it follows from the method",
     "label_smoothing": "0 is 0.0",
-    **dict.fromkeys(("disable_dropout", "shuffle_dataset"), "no method becomes another"),
+    "shuffle_dataset": "no method becomes another",
     **dict.fromkeys(
         ("f_alpha_divergence_coef", "ref_model_mixup_alpha", "ref_model_sync_steps"),
         "it has no effect unless another key asks for it",
