@@ -62,19 +62,8 @@ _SCORE_BIASED: Final = (_Layer("score", wide=False),)
 _TOKENS_SCORED: Final = frozenset(
     {
         *("arcee", "deepseek_v3", "exaone4", "gemma", "gemma2", "glm", "glm4", "gpt_oss"),
-        *(
-            "helium",
-            "llama",
-            "mistral",
-            "mixtral",
-            "phi",
-            "phi3",
-            "qwen2",
-            "qwen2_moe",
-            "qwen3",
-            "qwen3_moe",
-        ),
-        *("qwen3_next", "seed_oss", "smollm3", "stablelm", "starcoder2"),
+        *("helium", "llama", "mistral", "mixtral", "phi", "phi3", "qwen2", "qwen2_moe"),
+        *("qwen3", "qwen3_moe", "qwen3_next", "seed_oss", "smollm3", "stablelm", "starcoder2"),
     }
 )
 _TOKENS_CLASSIFIED: Final = frozenset(
