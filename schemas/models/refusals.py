@@ -100,8 +100,6 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "tencent/HunyuanVideo": _UNTRAINED,
     "hunyuanvideo-community/HunyuanVideo": _UNTRAINED,
     "Lightricks/LTX-2": "it makes sound beside a clip, and no plan counts what sound becomes",
-    "lodestones/Chroma": "its mask is of all pairs of tokens, and what adapters of a "
-    "small one keep is counted 1.7 % too low",
     "Shitao/OmniGen-": "its pictures and words are one sequence, and a card of a model that "
     "paints counts them apart",
     "OmniGen2/OmniGen2": "diffusers 0.42.1 has no class of it",
