@@ -1,6 +1,6 @@
 """What may stand where in a shape, and where an unknown field belongs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final, get_args
 
@@ -194,15 +194,16 @@ def _what(shape: type[Shape]) -> str:
     return _WHAT.get(shape.__name__, "the document")
 
 
-def _near(name: str, known: Iterable[str]) -> list[str]:
-    """The fields for which a word is probably a typo."""
+def _near(name: str, known: Collection[str]) -> list[str]:
+    """The fields for which a word is probably a typo, or of whose names it is a word."""
     from difflib import SequenceMatcher
 
-    return [
+    typos = [
         each
         for each in nearest(name, known)
         if each[:2] == name[:2].lower() or SequenceMatcher(None, name, each).ratio() >= _NEAR
     ]
+    return typos or [each for each in known if name.lower() in each.split("_")]
 
 
 def _rename(span: Span | None, near: list[str]) -> Fix | None:

@@ -161,8 +161,16 @@ def _missing(fault: Fault, shape: type[Shape], node: Node) -> Diagnostic:
         label=f"`{fault.name}` belongs here",
         path=path,
         notes=(f"`{fault.name}`: {says}",) if says else (),
-        help=f"{'write' if node.is_leaf else 'add'} `{example}`",
+        help=_model_alone(path, node) or f"{'write' if node.is_leaf else 'add'} `{example}`",
     )
+
+
+def _model_alone(path: Path, node: Node) -> str | None:
+    """What to write where a model is named in a mapping, as one of the catalogue need not be."""
+    named = (node.fields or {}).get("path")
+    if path != ("model", "config") or named is None or not named.is_leaf:
+        return None
+    return f"write `model: {named.value}` if tunec knows the name, or add `config: ...`"
 
 
 def head(node: Node) -> Span:

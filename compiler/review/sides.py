@@ -46,11 +46,12 @@ def checked_out(revision: str, repository: Path) -> Iterator[Path]:
         yield repository
         return
     archive = _archive(revision, repository)
-    with tempfile.TemporaryDirectory(prefix="tunec-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tunec-") as temporary:
+        folder = Path(temporary, re.sub(r"[^\w.-]", "-", revision))  # messages name it by its path
         with tarfile.open(fileobj=BytesIO(archive)) as files:
             files.extractall(folder, filter=_without_links_out)  # noqa: S202  by `data`
-        Path(folder, ".git").mkdir()  # its files may name each other, as in the repository
-        yield Path(folder)
+        (folder / ".git").mkdir()  # its files may name each other, as in the repository
+        yield folder
 
 
 def _without_links_out(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:

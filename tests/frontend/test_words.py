@@ -183,3 +183,12 @@ def test_a_short_name_of_a_target_is_understood(name, help):
 def test_fields_are_listed_only_where_the_place_is_not_known():
     found = load_mapping({**SHORT, "lr": 1, "qwertz": 1}).diagnostics
     assert [len(each.notes) for each in found] == [0, 1]
+
+
+def test_a_word_of_a_field_suggests_it_and_a_named_model_needs_no_mapping():
+    model = {"path": "Qwen/Qwen3-8B"}
+    spec = {"model": model, "train": {"epochs": 1, "rate": 1e-4}}
+    missing, unknown = load_mapping({**SHORT, **spec}).diagnostics
+    assert missing.help is not None
+    assert missing.help.startswith("write `model: Qwen/Qwen3-8B`")
+    assert unknown.help == "did you mean `learning_rate`?"

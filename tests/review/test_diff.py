@@ -265,6 +265,15 @@ def test_links_that_lead_out_of_the_repository_are_left_out(tunec, repository, t
     assert (two.code, two.json["added"]) == (0, []), two.err
 
 
+def test_a_fault_of_a_revision_names_it(tunec, repository):
+    spec = repository / "specs" / "run.yaml"
+    spec.write_text(spec.read_text("utf-8") + "modle: x\n", "utf-8")
+    git(repository, "commit", "-qam", "faulty")
+    found = tunec("diff", "HEAD~1..HEAD", str(repository / "specs"))
+    assert found.code == 1
+    assert "/HEAD/specs/run.yaml:" in found.err
+
+
 def test_what_a_revision_lacks_is_misuse(tunec, repository, monkeypatch):
     monkeypatch.chdir(repository)
     found = tunec("diff", "HEAD..", "--fleet", "nowhere.yaml")
