@@ -232,10 +232,9 @@ class _Review:
 
     def _compare(self, old: str, new: str) -> SpecChange | None:
         before, after = self.old.read(old), self.new.read(new)
-        for loaded in (before, after):
-            if loaded.spec is None:
-                self.session.diagnose(loaded.diagnostics, loaded.sources)
-        if before.spec is None or after.spec is None:
+        faulty = next((each for each in (after, before) if each.spec is None), None)
+        if faulty is not None:  # the new side's faults alone, which the old one mostly has too
+            self.session.diagnose(faulty.diagnostics, faulty.sources)
             self.unreadable.append(new)
             return None
         found = compare_spec(new, intent_changes(before, after), self._outcomes(old, new))
