@@ -71,6 +71,19 @@ def parser_default(package: str, unknown: Any, version: str, key: str) -> Any:
     return found.get("default", False if found.get("type") == "boolean" else None)
 
 
+def parsers_around(package: str, version: Version) -> tuple[str, ...]:
+    """The release itself if its parser was read, else those read before and after it.
+
+    Between two of them it is unknown when a key or a word came or went.
+    """
+    read = parser_releases(package)
+    if str(version) in read:
+        return (str(version),)
+    older = [each for each in read if Version(each) < version]
+    newer = [each for each in read if Version(each) > version]
+    return (*older[-1:], *newer[:1])
+
+
 @cached()
 def parser_releases(package: str) -> tuple[str, ...]:
     """The releases of a package from which parsers were read, oldest first."""

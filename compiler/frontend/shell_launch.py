@@ -195,7 +195,23 @@ def _by_itself(name: str, first: Field, rest: Sequence[Field]) -> Launch | None:
     if not rest or rest[0].text not in words:
         return None
     started = f"{name} {rest[0].text}"
+    at = next((n for n, word in enumerate(rest) if word.text == "--"), len(rest))
+    if launcher == "axolotl" and at < len(rest):
+        return _handed_on(first, rest[:at], rest[at + 1 :], started)
     return Launch(launcher, first, (), started, (first, *rest), tuple(rest[1:]))
+
+
+def _handed_on(first: Field, own: Sequence[Field], flags: Sequence[Field], started: str) -> Launch:
+    """`axolotl train f.yaml --launcher torchrun -- --nproc_per_node=4`: its launcher gets the rest.
+
+    axolotl 0.13.2 to 0.19.0 cli/main.py `train`, cli/utils/train.py `launch_training`.
+    """
+    texts = [word.text for word in own]
+    named = "torchrun" in texts or "--launcher=torchrun" in texts
+    launcher = "torchrun" if named else "accelerate"
+    return Launch(
+        launcher, first, _flags(flags, launcher)[0], started, (first, *own), tuple(own[1:])
+    )
 
 
 _TOOLS: Final = frozenset({"pip", "venv", "virtualenv", "ensurepip", "build", "ipykernel"})

@@ -14,6 +14,7 @@ from tunec.compiler.lints.documents import Reading, read_texts
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.evidence import as_known, unless_parsed, unless_settled
+from tunec.compiler.lints.facts.model import as_loaded
 from tunec.compiler.lints.grouping import Agreement, Group
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.kinds import is_a_config_by_name
@@ -196,7 +197,7 @@ def _checked(
         targets,
         reading.missing,
         reading.unread,
-        resolve_model,
+        as_loaded(reading.documents, resolve_model),
         own or OwnSource(),
         reading.beside,
     )

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from packaging.version import Version
 
+from tunec.compiler.consumers.schemas import parsers_around
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.kinds import schema
@@ -20,14 +21,15 @@ _BETWEEN: Final[Mapping[str, tuple[str, Mapping[str, frozenset[str]]]]] = {
 def choices(run: LintContext, document: Document) -> Mapping[str, frozenset[str]]:
     """Choices by key: those of the release that runs, or of every known one if it is unknown.
 
-    A release between two known ones gets the choices of both, since it is unknown when one changed.
+    A release between two whose parsers were read gets the choices of both.
     """
     if document.target is None or document.file is None or document.file.schema is None:
         return {}
     target = document.target
     release = run.release(target.package)
     known = [Version(each) for each in target.releases]
-    versions = _around(release.version, known) if release.is_named else [release.version, *known]
+    around = [Version(each) for each in parsers_around(target.package, release.version)]
+    versions = around if release.is_named else [release.version, *known]
     names = (document.file.schema(target.dialect(each)) for each in versions)
     found = _joined(tuple(dict.fromkeys(name for name in names if name is not None)))
     if _is_closed_later(document):
@@ -47,14 +49,6 @@ TrainingArguments, which knows the choices of earlier releases."""
 
 def _is_closed_later(document: Document) -> bool:
     return document.kind == "axolotl" and document.get("plugins") is None
-
-
-def _around(version: Version, known: list[Version]) -> list[Version]:
-    """The version itself if it is known, else those before and after it."""
-    if version in known or not known:
-        return [version]
-    older, newer = ([e for e in known if e < version], [e for e in known if e > version])
-    return [*older[-1:], *newer[:1]]
 
 
 @cached()

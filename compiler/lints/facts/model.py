@@ -9,7 +9,9 @@ separate experts before transformers 5, phi-1_5's first code.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tunec.compiler.lints.conditions import where
@@ -22,6 +24,7 @@ from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
+    from tunec.compiler.facts import ResolvedModel
     from tunec.schemas.models.architecture import Architecture, Module, Stack
 
 
@@ -52,6 +55,31 @@ _FAMILIES_BY_NAME: Final[Mapping[str, str]] = {
 }
 """Patterns of model names, whether or not in the catalogue, and the `model_type` of their
 config.json."""
+
+
+Resolve = Callable[[str], "ResolvedModel | None"]
+
+
+def as_loaded(documents: Sequence[Document], resolve: Resolve) -> Resolve:
+    """Resolves names as the files load them: to their text alone, if Axolotl is given that config.
+
+    axolotl 0.13.2 to 0.19.0 loaders/utils.py `load_model_config`: `cls_model_config` reads the
+    config, of which a class of text takes `text_config`.
+    """
+    asked = [each.value("cls_model_config") for each in documents if each.kind == "axolotl"]
+    is_text = any(str(each).endswith("TextConfig") for each in asked)
+    return partial(_text_alone, resolve) if is_text else resolve
+
+
+def _text_alone(resolve: Resolve, name: str) -> "ResolvedModel | None":
+    found = resolve(name)
+    config = found.card.config.get("text_config") if found and found.card else None
+    if found is None or not isinstance(config, dict):
+        return found
+    from tunec.compiler.resolve import resolve_model
+    from tunec.schemas.spec import InlineModel
+
+    return resolve_model(InlineModel(path=found.path, config=config), Path())
 
 
 def experts(run: LintContext) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeGuard
 
 from msgspec import Struct
 
+from tunec.compiler.consumers.schemas import parsers_around
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.effective import Effective
@@ -305,6 +306,14 @@ def schemas_here(run: LintContext, document: Document) -> tuple[str, ...]:
     return (
         _schemas(document, (str(release.version),)) if release.is_named else schemas_ever(document)
     )
+
+
+def schemas_around(run: LintContext, document: Document) -> tuple[str, ...]:
+    """Like `schemas_here`; for a release whose schema was not read those before and after it."""
+    release = run.release("axolotl")
+    if not release.is_named:
+        return schemas_ever(document)
+    return _schemas(document, parsers_around("axolotl", release.version))
 
 
 def _schemas(document: Document, releases: Iterable[str]) -> tuple[str, ...]:

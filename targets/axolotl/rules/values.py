@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
 from tunec.compiler.lints.conditions import is_checked, items, notes, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.training_loop import configs, schemas_here
+from tunec.compiler.lints.facts.training_loop import configs, schemas_around
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rows import Mend, Row, found
 from tunec.compiler.lints.rule import Finding, rule
@@ -36,7 +36,7 @@ _ELSEWHERE: Final = frozenset({"datasets", "max_memory", "device_map", "deepspee
 def type_refused(run: LintContext) -> Iterator[Finding]:
     """Axolotl's schema does not accept the type of a value."""
     for document in configs(run):
-        tables = [_kinds(name) for name in schemas_here(run, document)]
+        tables = [_kinds(name) for name in schemas_around(run, document)]
         for key, at in document.found.items() if tables else ():
             if "." in key or key in _ELSEWHERE or key in document.unknown:
                 continue

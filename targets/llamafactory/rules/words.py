@@ -149,6 +149,8 @@ def _in_axolotl(run: LintContext) -> Iterator[Finding]:
             is_off = place.value is None or place.value is False
             if "." in path or path in every or is_off or path.startswith(_PLUGINS):
                 continue
+            if document.format == "shell" and path in _OF_THE_COMMAND:
+                continue
             if is_near(path, every) or any(True for _ in foreign(run, document, path, place)):
                 continue
             yield Finding(
@@ -174,6 +176,9 @@ def _is_read(run: LintContext) -> bool:
     return release.is_named and str(release.version) in releases_of("llamafactory")
 
 
+_OF_THE_COMMAND: Final = frozenset({"launcher", "cloud", "sweep", "debug_text_only", "shard"})
+"""Flags of `axolotl train` that are no keys: axolotl 0.13.2 to 0.19.0 cli/main.py `train`,
+cli/args.py `TrainerCliArgs`."""
 _PLUGINS: Final = ("liger_", "cut_cross_entropy", "spectrum_", "kd_")
 """Prefixes of plugins' options, which `option-without-its-plugin` reports."""
 
