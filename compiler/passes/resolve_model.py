@@ -38,7 +38,10 @@ def resolve_model(facts: Facts, _: Draft) -> Outcome:
     config = model("config")
     scribe.say("model.path", resolved.path, _whence(resolved), spec("model"))
     scribe.say("model.family", architecture.family, f"{said} says so", config)
-    scribe.say("model.kind", architecture.kind, "follows from its family", config)
+    if facts.spec.task is None:
+        scribe.say("model.kind", architecture.kind, "follows from its family", config)
+    else:
+        scribe.say("model.kind", architecture.kind, "the head that the spec requests", spec("task"))
     scribe.say(
         "model.parameters",
         architecture.parameters,

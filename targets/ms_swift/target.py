@@ -159,7 +159,10 @@ _CANNOT: Final = {
         "other methods are no objective of a plan", True, ("sft", "dpo", "grpo")
     ),
     "model.kind": Cannot(
-        "ms-swift trains models that write text", True, ("causal-lm", "vision-language")
+        "its classifiers (task_type seq_cls) are not planned: the target huggingface writes the "
+        "arguments of a classifier",
+        True,
+        ("causal-lm", "vision-language"),
     ),
     "model.trust_remote_code": Cannot("it is on in every run"),
     **taking_the_tokenizers_template(

@@ -30,8 +30,9 @@ def others(name):
 
 SHARED = [name for name in card_names() if others(name)]
 """Cards that describe several weights."""
-UNTAKEN = {"stable-diffusion-2-1", "sana-1.6b"}
-"""Cards that no target's newest release takes: SimpleTuner's `sd2x` ended with 4.0."""
+UNTAKEN = {"stable-diffusion-2-1", "sana-1.6b", "pixart-sigma-xl-2-1024"}
+"""Cards that no target's newest release takes: SimpleTuner's `sd2x` ended with 4.0, and it saves no
+LoRA of PixArt."""
 LARGE = {"deepseek-v3": "h200-x8-n2", "deepseek-v3.2": "h200-x8-n2", "glm-5": "h200-x8-n4"}
 """Cards that one node of the largest devices does not hold, and what does."""
 LLAMA_COOKBOOK = {
