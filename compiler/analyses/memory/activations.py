@@ -146,6 +146,8 @@ class Pass(Struct, frozen=True):
     """Whether attention is recomputed separately inside its layer, with its input kept."""
     head: Literal["unit", "loss", "host"] = "unit"
     """What gathers a sharded output projection for the loss (`terms.fsdp_ends.head_of`)."""
+    casts_norm: bool = False
+    """Whether FSDP casts what the last norm gives (`terms.fsdp_ends.norm_is_in_unit`)."""
     casts_adapters: bool = False
     """Whether autocast meets adapters as they are stored; FSDP gathers them in its own dtype."""
 

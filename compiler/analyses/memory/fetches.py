@@ -1,4 +1,4 @@
-"""Which parameters ZeRO stage 3 has gathered at a time, in mixtures of experts.
+"""Which parameters ZeRO stage 3 has gathered at a time.
 
 DeepSpeed records the order in which a step visits modules. At each module it gathers the parameters
 that are still split, then prefetches some of the next ones, as long as fewer than

@@ -25,6 +25,9 @@ from tunec.compiler.analyses.memory.modules import (
 )
 from tunec.schemas.models.architecture import Architecture, Part, Stack
 
+_SCALED: Final = frozenset({"granite", "granitemoe"})
+"""Families that multiply what the embedding gives (transformers 5.23
+`models/granite/modeling_granite.py`, `GraniteModel.forward`: `embedding_multiplier`)."""
 _FP32: Final = 4
 _MASK: Final = 1
 """Bytes an element of what was drawn (torch 2.13 `aten/src/ATen/native/cuda/Dropout.cu`,
@@ -82,10 +85,10 @@ def embedding_saved(
 
     `required`: peft has made the embedding's result require a gradient, so that the graph holds it
     (torch `csrc/autograd/functions/accumulate_grad.h`, `AccumulateGrad::variable`), be it what the
-    first layer reads or not: positions are added, a norm or a dropout follows, or tokens are
-    replaced by pictures in a copy (`pictured`). What a norm there reads stays as well, and what is
-    drawn. Encoder and decoder each embed their own tokens (transformers 5.23 `modeling_utils.py`,
-    `enable_input_require_grads`, which asks every half).
+    first layer reads or not: positions are added, a factor, a norm or a dropout follows, or tokens
+    are replaced by pictures in a copy (`pictured`). What a norm there reads stays as well, and what
+    is drawn. Encoder and decoder each embed their own tokens (transformers 5.23
+    `modeling_utils.py`, `enable_input_require_grads`, which asks every half).
     """
     if not widths.trained and not required:
         return 0
@@ -93,9 +96,8 @@ def embedding_saved(
     norms = any(is_embedding_norm(each) for each in model.modules)
     size = hidden * (drops * _MASK + norms * (_FP32 if widths.autocast else widths.held))
     halves = 2 if widths.crosses else 1
-    changed = (
-        pictured or norms or drops or any(is_position_table(model, each) for each in model.modules)
-    )
+    placed = any(is_position_table(model, each) for each in model.modules)
+    changed = pictured or norms or drops or placed or model.family in _SCALED
     return halves * (size + (widths.held * hidden if required and changed else 0))
 
 

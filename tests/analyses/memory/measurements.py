@@ -40,7 +40,8 @@ from workload_builders import (
     nf4,
 )
 
-from tunec.compiler.analyses.memory.account import Account, account
+from tunec.compiler.analyses.memory.account import Account, account, samples
+from tunec.compiler.analyses.memory.timeline import At, Term, timeline
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.ir.slots import AttentionKernel
 from tunec.schemas.frozen import replace
@@ -160,7 +161,32 @@ def fms_account(row: Row) -> Account:
         given["quantization"] = nf4() if row["quant"] else NOT_QUANTISED
         workload = lora(architecture, rank=16, dropout=0.1, targets=ATTENTION, **given)
     plan = layout(row["micro_batch"], checkpointed=True, **_fms_engine(row), **_fms_states(row))
-    return account(workload, _reentrant(plan))
+    found = account(workload, _reentrant(plan))
+    narrows = row.get("kbit_prep") and row["parallel"]["gpus"] == 1
+    return _narrow_ends(found) if narrows and row.get("autocast") != "fp16" else found
+
+
+def _narrow_ends(known: Account) -> Account:
+    """The account with an embedding and a head of 16 bits below fp32 norms.
+
+    TRL's trainer made 16 bits of both again, so that autocast copied no head, and the first layer
+    read 16 bits (trl 0.9.6, 0.10.1 and 0.13.0 `trainer/utils.py`, `peft_module_casting_to_bf16`,
+    which `SFTTrainer` calls after `prepare_model_for_kbit_training` if training is in bf16, unless
+    FSDP shards the base).
+    """
+    model, tokens = known.workload.architecture, known.workload.data.sequence
+    ends, copied = 1 if model.tied else 2, 1
+    weights = -2 * (ends + copied) * model.vocab * model.hidden
+    scaled = model.family == "granite"
+    read = -2 * (1 + scaled) * tokens * model.hidden
+    terms = (
+        Term("16-bit ends", weights, At.FORWARD, At.EVALUATION),
+        Term("16-bit embedding", read, At.LOSS_FORWARD, At.LOSS_BACKWARD, by_sample=True),
+    )
+    lines = timeline((*known.lines[0].course, *terms))
+    sizes = [line.at(samples(line, known.layout)) for line in lines]
+    most = max(sizes)
+    return replace(known, lines=lines, peak=lines[sizes.index(most)], peak_bytes=most)
 
 
 def _reentrant(plan: Layout) -> Layout:

@@ -58,6 +58,12 @@ def _is_final(workload: Workload, module: Module) -> bool:
     return module.kind == "norm" and is_top and workload.adapter.kind == "none"
 
 
+def norm_is_in_unit(workload: Workload, fsdp: Fsdp) -> bool:
+    """Whether the norm before the head is in the head's unit, which casts what it gives."""
+    modules = workload.architecture.modules
+    return has_ends(workload, fsdp) and any(_is_final(workload, each) for each in modules)
+
+
 def head_of(workload: Workload, fsdp: Fsdp) -> Head:
     """What gathers the output projection for the loss, and where.
 
@@ -70,7 +76,7 @@ def head_of(workload: Workload, fsdp: Fsdp) -> Head:
     model = workload.architecture
     if workload.loss != "chunked" or not has_ends(workload, fsdp) or model.tied:
         return "unit"
-    if any(_is_final(workload, each) for each in model.modules):
+    if norm_is_in_unit(workload, fsdp):
         return "unit"
     return "host" if fsdp.offload_params else "loss"
 

@@ -49,7 +49,32 @@ def gathered(plan: Sharding, *, checkpointed: bool) -> Sizes:
     if found is not None:
         return _followed_sizes(plan, found.turn)
     kept = min(_kept(plan, checkpointed=checkpointed), plan.counts.base - _passed(plan))
-    return _whole(plan, kept, plan.counts.output)
+    whole = _whole(plan, kept, plan.counts.output)
+    waiting = BYTES[plan.states.weights] * _turning(plan, checkpointed=checkpointed)
+    if waiting > whole.get("gathered parameters", 0):
+        return {**whole, "gathered parameters": waiting}
+    return whole
+
+
+def _turning(plan: Sharding, *, checkpointed: bool) -> int:
+    """Elements that are gathered at the turn, with buffers; 0 where visits are not followed.
+
+    A prefetch ends with the parameter that passes `max_live_parameters`. It may take the end of the
+    last layer together with parameters of a layer that was released on the way, which the backward
+    pass needs first: their common buffer stays until these are visited, beside the copies made of
+    it (deepspeed 0.19.8 `_fetch_sub_module_impl`; `AllGatherCoalescedHandle`, which
+    `InflightParamRegistry` holds for each parameter). Traced. Followed for language models that are
+    trained in full: adapters, encoders and pictures are visited in another order.
+    """
+    workload = plan.workload
+    stacks = [each for each in workload.architecture.stacks if each.part != "vision"]
+    pictured = workload.data.vision_tokens > 0 or workload.architecture.source
+    plain = all(each.part == "text" and not each.cross_attention for each in stacks)
+    if plan.stage < PARAMETERS or lies_whole(plan) or plan.counts.adapters:
+        return 0
+    if pictured or not plain:
+        return 0
+    return _visits(plan, checkpointed=checkpointed).turn
 
 
 def _passed(plan: Sharding) -> int:
@@ -155,6 +180,10 @@ def _followed(plan: Sharding, *, checkpointed: bool) -> Live | None:
     ahead = plan.counts.output > most > plan.counts.inner
     if plan.stage < PARAMETERS or not (plan.counts.block or ahead) or lies_whole(plan):
         return None
+    return _visits(plan, checkpointed=checkpointed)
+
+
+def _visits(plan: Sharding, *, checkpointed: bool) -> Live:
     workload = plan.workload
     apart = experts_apart(workload)
     how = {"checkpointed": checkpointed, "blocks": plan.leaf > 0, "apart": apart}

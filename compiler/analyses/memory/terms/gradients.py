@@ -21,6 +21,7 @@ from tunec.compiler.analyses.memory.sharding import (
     is_hooked,
     partition_buffer,
     reduce_buckets,
+    reductions_with_left,
     waiting_gradient,
 )
 from tunec.compiler.analyses.memory.terms.optimizer import MASTER_BYTES, in_backward_bytes
@@ -186,14 +187,14 @@ def _one_by_one(plan: Sharding) -> list[Sizes]:
     return [
         {
             **reduce_buckets(plan),
-            "gradients": float(size * (one.apart + one.later)),
+            "gradients": float(size * (one.apart + one.later + left)),
             "gradient partition": partition_buffer(plan) * one.held,
             "reduced copy": max(
                 float(size * one.copied + MASTER_BYTES * one.summed * plan.widens),
                 partition_buffer(plan) * one.brings,
             ),
         }
-        for one in plan.reductions_at_end
+        for one, left in reductions_with_left(plan)
     ] or [{}]
 
 

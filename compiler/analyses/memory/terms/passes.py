@@ -7,6 +7,7 @@ from tunec.compiler.analyses.fsdp_units import NESTED_ATTENTION
 from tunec.compiler.analyses.memory.activations import (
     Activations,
     Pass,
+    stacks_of,
 )
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.counts import count
@@ -26,7 +27,7 @@ from tunec.compiler.analyses.memory.terms.casts import (
     evaluation_casts,
     forward_casts,
 )
-from tunec.compiler.analyses.memory.terms.fsdp_ends import head_of
+from tunec.compiler.analyses.memory.terms.fsdp_ends import head_of, norm_is_in_unit
 from tunec.compiler.analyses.memory.terms.fsdp_units import (
     computed_states,
     retained,
@@ -100,6 +101,7 @@ def pass_of(
         together=layout.batch.micro if masks_together(workload) else 1,
         nested=fsdp.checkpointing and workload.architecture.family in NESTED_ATTENTION,
         head=head_of(workload, fsdp),
+        casts_norm=norm_is_in_unit(workload, fsdp),
         casts_adapters=layout.states.autocast and not fsdp.version,
     )
 
@@ -138,6 +140,7 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
             each, At.LAYERS, At.ALL_REDUCED, number, by_layer=span is not None, span=span or EVERY
         )
     yield from of_samples(norm, At.LOSS_FORWARD, At.HEAD_STEPPED, number)
+    yield from of_samples(_read_by_head(workload, run), At.LOSS_FORWARD, At.LOSS_FORWARD, number)
     if main_part(workload) == "denoiser":
         yield from of_samples(norm, At.LAST_LAYER, At.LAST_LAYER, number)
     yield from of_samples(passed.last_layer, At.LAST_LAYER, At.LAST_LAYER, number)
@@ -158,6 +161,25 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
     first = {**passed.first_layer, **retaining}
     yield from of_samples(first, At.FIRST_LAYER, At.FIRST_LAYER, number)
     yield from _of_all_samples(passed, again=run.checkpointed)
+
+
+def _read_by_head(workload: Workload, run: Pass) -> Sizes:
+    """The hidden states that the head has read, where nothing keeps them for its gradient.
+
+    A model that computes its own loss still holds them, as a variable (transformers 5.23
+    `models/llama/modeling_llama.py`, `LlamaForCausalLM.forward`: `hidden_states`), beside the cast
+    that the head keeps of fp32 ones. A card's measure contains them. Traced.
+    """
+    model = workload.architecture
+    if model.kind == "diffusion" or workload.loss != "full" or workload.preference is not None:
+        return {}
+    widths, last = arithmetic(workload, run.states, "text"), stacks_of(model, "text")[-1]
+    wide = gives_fp32(last, widths) and not run.casts_norm
+    kept = (widths.trained or run.keeps_inputs) and not (widths.casts or wide)
+    if kept or last.measured:
+        return {}
+    tokens = text_tokens(workload) / run.sequence_parallel
+    return {"final norm": tokens * (BYTES["fp32"] if wide else widths.stream) * last.hidden}
 
 
 def _of_all_samples(passed: Activations, *, again: bool) -> Iterator[Term]:

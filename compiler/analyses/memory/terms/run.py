@@ -28,6 +28,7 @@ from tunec.compiler.analyses.memory.terms.optimizer import (
 )
 from tunec.compiler.analyses.memory.terms.passes import (
     activations,
+    embedded,
     left_copies,
     losing,
     main_part,
@@ -179,6 +180,7 @@ def phases(workload: Workload, plan: Sharding, run: Pass, share: int) -> tuple[P
             *_in_last_layer(workload, plan, run),
             *_in_layers(workload, plan, run),
             *_at_decoder(workload, plan, run),
+            *_at_embedding(workload, plan, run),
             *answer_terms(workload, plan, run, share),
             *lasting(pictures(workload, share), At.FORWARD, At.EVALUATION),
         )
@@ -285,3 +287,16 @@ def _at_decoder(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]
         yield from lasting(copies, at, at)
         if not plan.fsdp.version:
             yield from lasting(at_decoder_embedding(plan), at, at)
+
+
+def _at_embedding(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
+    """The gradient of what the embedding gave, of which its weight's is made.
+
+    It is gone before that of a tied weight is added to the head's, and before hooks or FSDP reduce
+    it.
+    """
+    counts = plan.counts
+    if plan.fsdp.version or is_hooked(plan) or plan.releases or counts.tied or not counts.embedding:
+        return
+    given = {"text layer gradients": float(total(embedded(workload, run)))}
+    yield from of_samples(given, At.EMBEDDING, At.EMBEDDING, sequences_of(workload))
