@@ -273,8 +273,8 @@ def _owns_last(plan: Sharding) -> bool:
 
 def _on_their_way(plan: Sharding, waiting: int) -> Sizes:
     """Buckets, a layer's largest gradient, and elements that wait beside it, in bytes."""
-    arriving = plan.parameter * (plan.counts.inner + waiting)
-    return {**reduce_buckets(plan), "largest gradient": float(arriving)}
+    arriving = float(plan.parameter * (plan.counts.inner + waiting))
+    return {**reduce_buckets(plan), "largest gradient": arriving}
 
 
 def _is_oversized(plan: Sharding, elements: int) -> bool:
@@ -283,10 +283,9 @@ def _is_oversized(plan: Sharding, elements: int) -> bool:
 
 def _stage1_copied(plan: Sharding) -> float:
     """Bytes beyond the memory that gradients free when they are moved into the bucket."""
-    largest = plan.parameter * plan.counts.largest
     own = partition_buffer(plan)
     if _is_oversized(plan, plan.counts.largest):
-        return max(largest, own)
+        return max(plan.parameter * plan.counts.largest, own)
     return max(own - plan.parameter * plan.zero.reduce_bucket, 0.0)
 
 
