@@ -24,7 +24,7 @@ from tunec.compiler.passes.set_runtime import set_runtime
 from tunec.compiler.passes.stage import Stage
 
 PIPELINE: Final[tuple[Pass, ...]] = (
-    Pass("resolve-model", (), ("model",), resolve_model, ("model", "versions")),
+    Pass("resolve-model", (), ("model",), resolve_model, ("model", "spec.task", "versions")),
     Pass(
         "select-devices",
         (),
