@@ -120,9 +120,16 @@ SHARED: Final = frozenset(
 )
 
 
+_SQUARES: Final = {"mistral-7b-v0.3": 4096**2, "qwen2.5-7b": 3584**2}
+"""Transformers' own reduce bucket, the square of the hidden width, which most matrices exceed."""
+
+
 def shared(one: Combination) -> Iterator[Combination]:
     """Layers split over some ranks (AutoTP), and sequences split over some (Ulysses)."""
     each = replace(one, states="mixed", engine="deepspeed", world=8, checkpointed=True)
+    if one.model in _SQUARES:
+        square = {"overlap_comm": True, "reduce_bucket": _SQUARES[one.model]}
+        yield replace(each, stage=1, sequence=512, zero=square)
     yield replace(each, tensor=2, stage=1)
     yield replace(each, tensor=4, stage=2, micro=2)
     if one.model != "qwen2.5-7b":

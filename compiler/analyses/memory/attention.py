@@ -161,13 +161,15 @@ def mask_saved(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -
 def masks_kept(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -> float:
     """Bytes per token of the masks that layers share: one of all tokens, and one of a window.
 
+    An encoder and a decoder have one each.
     Eager attention adds a mask in the model's dtype, padded or not (transformers 5.23
     `masking_utils.py`, `eager_mask`; traced).
     """
     if widths.eager:
         return 0 if widths.biased else widths.stream * keys * (1 + (stack.windowed_layers > 0))
     size = widths.compute if widths.shares_mask else 1
-    return size * keys * (padded + is_windowed(stack, widths, keys))
+    halves = 2 if widths.crosses else 1
+    return size * keys * (padded * halves + is_windowed(stack, widths, keys))
 
 
 def exchanged_saved(stack: Stack, widths: Arithmetic, ranks: int) -> float:

@@ -315,9 +315,14 @@ def _paths(model: Architecture) -> frozenset[str]:
     return frozenset(module.path for module in model.modules)
 
 
+_OF_T5: Final = "Attention.o"
+"""The end of the path of such a projection in T5: of a layer's own attention, or the other."""
+
+
 def _reads_kernel(model: Architecture, module: Module) -> bool:
     """Whether a module reads the unchanged output of the attention kernel."""
-    if not reads_attention(module) or _OF_STATES.search(module.path):
+    reads = reads_attention(module) or module.path.endswith(_OF_T5)
+    if not reads or _OF_STATES.search(module.path):
         return False
     if model.family in _LINEAR and ".attn1." in module.path:
         return False

@@ -21,6 +21,7 @@ from tunec.compiler.analyses.memory.terms.gradients import (
     partly,
     resident_gradients,
 )
+from tunec.compiler.analyses.memory.terms.large_gradients import oversized_terms
 from tunec.compiler.analyses.memory.terms.optimizer import (
     at_orthogonalisation,
     optimizer_states,
@@ -99,6 +100,7 @@ def _zero(
 ) -> Iterator[Term]:
     """Gradients, the step, and the parameters that ZeRO stage 3 gathers."""
     yield from gradient_terms(plan, segment, dora=dora)
+    yield from oversized_terms(plan)
     if plan.stage == PARAMETERS:
         yield from gathered_terms(workload, plan, checkpointed=checkpointed)
     second = 0.0 if plan.parameters_away else second_shards(plan)
@@ -161,6 +163,25 @@ def _layer_ends(workload: Workload, plan: Sharding) -> Iterator[Moment]:
     if plan.fsdp.version != 2 and not (plan.fsdp.version and workload.adapted):
         return
     for number, at in enumerate(reduced(run_of(workload, plan), plan, checkpointed=False), 1):
+        if not at.inside and at.left < 1:
+            yield reduction(number, at.left)
+
+
+def _at_norm(workload: Workload, run: Pass) -> Sizes:
+    """What the last norm has while it is differentiated; the head's input is gone."""
+    width = arithmetic(workload, run.states, "text").compute
+    read = losing(workload, run).tokens * width * workload.architecture.hidden
+    kept = activations(workload, run).kept.get("final norm", 0.0)
+    return {"final norm": max(kept - read, 0.0)}
+
+
+def _between_layers(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iterator[Moment]:
+    """When FSDP 1 reduces a trained layer's gradients, and that of the layer's input waits."""
+    if plan.fsdp.version != 1 or workload.adapted:
+        return
+    for number, at in enumerate(
+        reduced(run_of(workload, plan), plan, checkpointed=checkpointed), 1
+    ):
         if not at.inside and at.left < 1:
             yield reduction(number, at.left)
 
@@ -241,6 +262,13 @@ def _in_layers(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
         yield from of_samples(layer, one.moment, one.moment, number)
     for moment in _layer_ends(workload, plan):
         yield from of_samples(passed.ended, moment, moment, number)
+    for begun in plan.reductions:
+        if begun.left == 1 and not begun.inside:
+            moment = reduction(begun.number, begun.left)
+            yield from of_samples(_at_norm(workload, run), moment, moment, number)
+    for moment in _between_layers(workload, plan, checkpointed=run.checkpointed):
+        given = {"text layer gradients": float(total(embedded(workload, run)))}
+        yield from of_samples(given, moment, moment, number)
     if passed.experts is not None and plan.stage == PARAMETERS and not plan.fsdp.version:
         for at in gathered_again(plan, checkpointed=run.checkpointed):
             layer = passed.experts.beginning if at.is_recomputed else passed.experts.repeated
