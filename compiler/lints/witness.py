@@ -23,6 +23,7 @@ from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.evidence import OF_TRAINER, programs_about, programs_at
 from tunec.compiler.lints.index import is_rule, rule
+from tunec.compiler.lints.kinds import EXPLAINED
 from tunec.compiler.lints.mentions import (
     PARSERS,
     PYTHON,
@@ -116,7 +117,8 @@ class Witness(Struct, frozen=True, dict=True):
             return None
         if self.mentions.is_written(file):
             return WRITTEN
-        named = self.mentions.is_named_by(file)
+        is_of_folder = self._kinds[file] == {EXPLAINED}  # which `dataset_dir` names
+        named = "folder" if is_of_folder else self.mentions.is_named_by(file)
         if all(e in READERS and self.mentions.lacks_reader(e, file) for e in self._kinds[file]):
             return NO_READER
         if not named:

@@ -268,3 +268,24 @@ MUSUBI_TUNER_FLAGS_REFUSED: Final = rows(
     consumers=(_KIND,),
     rows=(*_TRAINING, *_RATES, *_HALVES, *_OF_MODELS, *_OF_HIDREAM),
 )
+
+WAN_WEIGHTS_OF_ANOTHER_PRECISION: Final = rows(
+    "wan-weights-of-another-precision",
+    "warning",
+    "init",
+    consumers=(_KIND,),
+    rows=tuple(
+        _row(
+            f"mixed_precision={other}",
+            f"mixed_precision {other} is refused for weights of Wan in {half}",
+            f"{_ASSERTION}: the weights are in {half} by their name",
+            f"write mixed_precision {half}, or name weights in {other}",
+            f"{_KIND}:dit~{half}",
+            f"no {_KIND}:dit~{other}",
+            f"no {_KIND}:dit~fp8",
+            _of("wan"),
+        )
+        for half, other in (("fp16", "bf16"), ("bf16", "fp16"))
+    ),
+)
+"""wan_train_network.py `handle_model_specific_args`: the dtype is that of the file's tensors."""

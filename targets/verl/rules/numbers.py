@@ -66,6 +66,11 @@ _MEGATRON: Final = tuple(
     f"{_ACTOR}.megatron.{name}_parallel_size"
     for name in ("tensor_model", "pipeline_model", "context")
 )
+_ENGINE: Final = tuple(
+    f"{_ROLLOUT}.{name}_parallel_size" for name in ("tensor_model", "data", "pipeline_model")
+)
+"""verl 0.8.0 to 0.9.1 workers/engine_workers.py, before them workers/fsdp_workers.py: the world
+has to be divisible by an engine's."""
 _POOL: Final = ("distillation.n_gpus_per_node", "distillation.nnodes")
 _LENGTHS: Final = ("data.max_prompt_length", "data.max_response_length")
 
@@ -91,6 +96,15 @@ _SUMS: Final = (
         "write widths whose product divides the devices",
         (f"{_ACTOR}.use_dynamic_bsz",),
         only=(f"{_ACTOR}.strategy", "megatron"),
+    ),
+    _Sum(
+        (*_MACHINES, *_ENGINE),
+        (None, 1, None, 1, 1),
+        lambda each, nodes, *widths: _does_not_divide(each * nodes, _product(widths)),
+        "{0} x {1} devices do not divide into engines of {2} x {3} x {4}",
+        "write widths whose product divides the devices",
+        ("rollout.n_gpus_per_node", "rollout.nnodes"),  # devices of their own
+        but=(f"{_ROLLOUT}.name", "hf"),
     ),
     _Sum(
         (
