@@ -166,7 +166,7 @@ def _missing(fault: Fault, shape: type[Shape], node: Node) -> Diagnostic:
 
 
 def _model_alone(path: Path, node: Node) -> str | None:
-    """What to write where a model is named in a mapping, as one of the catalogue need not be."""
+    """What to write for `model: {path: NAME}`; a name that tunec knows needs no config."""
     named = (node.fields or {}).get("path")
     if path != ("model", "config") or named is None or not named.is_leaf:
         return None

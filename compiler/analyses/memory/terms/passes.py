@@ -188,6 +188,7 @@ def _of_all_samples(passed: Activations, *, again: bool) -> Iterator[Term]:
     if passed.leaf:
         yield from lasting({name: passed.leaf}, At.ALL_REDUCED, At.EMBEDDING)
         yield from lasting({"bias's gradient": passed.leaf}, At.LAST_LAYER, At.EMBEDDING)
+        # in the last layer a second one is alive, T5's of the attention across; traced
         yield from lasting({"bias's gradient": passed.leaf}, At.LAST_LAYER, At.LAST_LAYER)
     if waiting:
         yield Term(name, round(waiting), At.LAYERS, At.ALL_REDUCED, by_layer=True)

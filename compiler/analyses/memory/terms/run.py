@@ -175,6 +175,11 @@ def _at_norm(workload: Workload, run: Pass) -> Sizes:
     return {"final norm": max(kept - read, 0.0)}
 
 
+def _given_back(workload: Workload, run: Pass) -> Sizes:
+    """The gradient of what a layer reads, which is as large as what the embedding gives."""
+    return {"text layer gradients": float(total(embedded(workload, run)))}
+
+
 def _between_layers(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iterator[Moment]:
     """When FSDP 1 reduces a trained layer's gradients, and that of the layer's input waits."""
     if plan.fsdp.version != 1 or workload.adapted:
@@ -267,8 +272,7 @@ def _in_layers(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
             moment = reduction(begun.number, begun.left)
             yield from of_samples(_at_norm(workload, run), moment, moment, number)
     for moment in _between_layers(workload, plan, checkpointed=run.checkpointed):
-        given = {"text layer gradients": float(total(embedded(workload, run)))}
-        yield from of_samples(given, moment, moment, number)
+        yield from of_samples(_given_back(workload, run), moment, moment, number)
     if passed.experts is not None and plan.stage == PARAMETERS and not plan.fsdp.version:
         for at in gathered_again(plan, checkpointed=run.checkpointed):
             layer = passed.experts.beginning if at.is_recomputed else passed.experts.repeated
@@ -326,5 +330,5 @@ def _at_embedding(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Ter
     counts = plan.counts
     if plan.fsdp.version or is_hooked(plan) or plan.releases or counts.tied or not counts.embedding:
         return
-    given = {"text layer gradients": float(total(embedded(workload, run)))}
+    given = _given_back(workload, run)
     yield from of_samples(given, At.EMBEDDING, At.EMBEDDING, sequences_of(workload))
