@@ -282,6 +282,8 @@ def _meta_accelerator() -> Iterator[None]:
             ("on_accelerator", lambda tensor: tensor.device.type == "meta"),
             ("pin_memory", lambda tensor, *_, **__: tensor),
             ("is_fp16_supported", lambda: True),
+            # stage_1_and_2.py: weights larger than this would be flattened on the host
+            ("available_memory", lambda *_: sys.maxsize),
         ):
             stack.enter_context(replaced(type(accelerator), name, _method(value)))
         stack.enter_context(replaced(comm, "build_shm_op", lambda: None))
