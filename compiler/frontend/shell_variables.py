@@ -24,6 +24,7 @@ _PARAMETER: Final = re.compile(
     r"\$(?:(?P<bare>\w+)|\{(?P<name>\w+)(?P<index>\[[^]]*\])?(?P<rest>.*)\})\Z", re.DOTALL
 )
 _DEFAULTS: Final = (":-", "-", ":=", "=")
+_ALTERNATIVES: Final = (":+", "+")
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _BLANKS: Final = re.compile(r"[ \t\n]+")
 _MAX_NESTED: Final = 8
@@ -252,6 +253,8 @@ def _parameter(written: Chars, known: Mapping[str, Value], depth: int) -> Sequen
         return (Chars(".", (NOWHERE,)),)
     if held is None and FOLDER in (found["name"], found["bare"]) and not rest:
         return (Chars(".", (NOWHERE,)),)
+    if rest.startswith(_ALTERNATIVES):
+        return _alternative(written, found, known, depth)
     if held is None or (not held and rest.startswith(":")):
         return _default(written, found, known, depth)
     if rest and not rest.startswith((*_DEFAULTS, ":?", "?")):
@@ -261,14 +264,36 @@ def _parameter(written: Chars, known: Mapping[str, Value], depth: int) -> Sequen
     return (_element(held, (index or "[0]")[1:-1], written),)
 
 
+def _alternative(
+    written: Chars, found: re.Match[str], known: Mapping[str, Value], depth: int
+) -> Sequence[Chars]:
+    """`${NAME:+word}`: the word if the script sets the variable, else nothing."""
+    held = known.get(found["name"])
+    if held is None or (found["rest"].startswith(":") and not _scalar(held).text):
+        return (Chars("", ()),)
+    if UNKNOWN in _scalar(held).text:
+        return (unknown(written),)
+    return _word_of(written, found, _ALTERNATIVES, known, depth)
+
+
 def _default(
     written: Chars, found: re.Match[str], known: Mapping[str, Value], depth: int
 ) -> Sequence[Chars]:
     """`${NAME:-word}`: the word, if the script does not set the variable."""
-    rest = found["rest"] or ""
-    mark = next((each for each in _DEFAULTS if rest.startswith(each)), None)
-    if mark is None:
+    if not (found["rest"] or "").startswith(_DEFAULTS):
         return (unknown(written),)
+    return _word_of(written, found, _DEFAULTS, known, depth)
+
+
+def _word_of(
+    written: Chars,
+    found: re.Match[str],
+    marks: Sequence[str],
+    known: Mapping[str, Value],
+    depth: int,
+) -> Sequence[Chars]:
+    """What the word behind one of the marks expands to."""
+    mark = next(each for each in marks if found["rest"].startswith(each))
     start = found.start("rest") + len(mark)
     word = written.cut(start, found.end("rest"))
     if word.text in ('""', "''"):

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from tunec.compiler.target import Found, Json
 from tunec.schemas.source import start_of
-from tunec.schemas.terms import Launcher
+from tunec.schemas.terms import VISIBLE, Launcher
 from tunec.targets.launch.words import Word, commands
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_PARAMETER = re.compile(r"\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)")
+_PARAMETER = re.compile(r"\$\{(\w+)(?::?([-+])([^}]*))?\}|\$(\w+)")
 _PASSED_ON: Final = ("$@", "$*")
 _COMPUTED: Final = "$("
 
@@ -153,6 +153,12 @@ def _torchrun(values: Mapping[str, Json]) -> list[str]:
     return ["torchrun", *nodes, f"--nproc_per_node={values['per_node']}", *_module(values)]
 
 
+_VISIBLE: Final = '"${{CUDA_VISIBLE_DEVICES:+--include=localhost:}}${{CUDA_VISIBLE_DEVICES:-{}}}"'
+"""The visible devices if the variable is set, else a count of devices. With a count alone DeepSpeed
+takes the first devices and drops the variable (deepspeed 0.14.5 to 0.19.8 launcher/runner.py
+`main`)."""
+
+
 def _deepspeed(values: Mapping[str, Json]) -> list[str]:
     """The launcher's words, which the cluster runs on each node so that it has the variables.
 
@@ -164,7 +170,8 @@ def _deepspeed(values: Mapping[str, Json]) -> list[str]:
         return ["deepspeed", f"--include=localhost:{','.join(values['include'])}", *module]
     count = f"--num_gpus={values['per_node']}"
     if not is_spread(values):
-        return ["deepspeed", count, *module]
+        is_set = VISIBLE["nvidia"] in values.get("environment", {})
+        return ["deepspeed", count if is_set else _VISIBLE.format(count), *module]
     spread = [
         '--hostfile="${HOSTFILE:-hostfile}"',
         "--no_ssh",
@@ -263,8 +270,10 @@ def _expand(text: str, known: Mapping[str, str]) -> str:
     """A text in which the variables that the script sets, or gives a default, are expanded."""
 
     def value(match: re.Match[str]) -> str:
-        name = match[1] or match[3]
-        return known.get(name, match[0] if match[2] is None else match[2])
+        name, mark, word = match[1] or match[4], match[2], match[3]
+        if mark == "+":
+            return word if known.get(name) else ""
+        return known.get(name, match[0] if mark is None else word)
 
     return _PARAMETER.sub(value, text)
 

@@ -127,6 +127,18 @@ def test_several_nodes_need_to_know_which_they_are(missing, tmp_path):
         )
 
 
+@pytest.mark.parametrize(
+    ("visible", "flag"),
+    [
+        ({}, "--num_gpus=8"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "--num_gpus=8"),
+        ({"CUDA_VISIBLE_DEVICES": "4,5,6,7"}, "--include=localhost:4,5,6,7"),
+    ],
+)
+def test_deepspeed_takes_the_devices_that_the_user_makes_visible(visible, flag, tmp_path):
+    assert started("deepspeed", tmp_path, **visible)["argv"][1:3] == [flag, "train.py"]
+
+
 PARSERS = """
 import json, sys
 import torch.distributed.run as run
