@@ -169,11 +169,11 @@ def test_a_code_of_an_area_without_a_name_is_told(monkeypatch):
 
 
 def test_a_rule_without_a_page_is_told(house, monkeypatch):
-    written(house / "compiler/lints/checks/batch/some.py")
+    written(house / "compiler/lints/checks/training_step/some.py")
     monkeypatch.setattr(gaps, "_rules_of", lambda _: ("some-bad-thing",))
     monkeypatch.setattr(gaps, "rule_names", lambda: ())
     (gap,) = gaps.rules()
-    assert gap.place == "compiler/lints/checks/batch/some-bad-thing.md"
+    assert gap.place == "compiler/lints/checks/training_step/some-bad-thing.md"
     assert gap.what == "the rule `some-bad-thing` has no page, so that nothing asks it"
 
 

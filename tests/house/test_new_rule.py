@@ -13,7 +13,7 @@ from tunec.compiler.lints.rule import Rule
 @pytest.fixture
 def house(tmp_path) -> Path:
     """A house with a folder of rules for one subject and for one target."""
-    for folder in ("compiler/lints/checks/batch", "targets/llama_cookbook/rules"):
+    for folder in ("compiler/lints/checks/training_step", "targets/llama_cookbook/rules"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "__init__.py").touch()
     return tmp_path
@@ -59,7 +59,7 @@ def test_without_a_folder_nothing_is_written(house, capsys):
 def test_an_unknown_folder_is_refused_with_those_there_are(house, capsys):
     asked = ["clipping-below-zero", "--in", "bach", "--when", "trainer:x"]
     assert main(asked, house) == 1
-    assert "there are batch, llama_cookbook" in capsys.readouterr().err
+    assert "there are llama_cookbook, training_step" in capsys.readouterr().err
 
 
 def test_both_files_are_written_and_say_what_is_left(house, capsys):

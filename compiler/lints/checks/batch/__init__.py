@@ -1,1 +1,0 @@
-"""Rules about batch arithmetic and data loaders."""

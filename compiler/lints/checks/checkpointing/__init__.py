@@ -1,1 +1,0 @@
-"""Rules about activation checkpointing: which activations are recomputed, and by which variant."""

@@ -1,1 +1,0 @@
-"""Rules about attention, token sequences, widths of parallelism, and experts."""

@@ -1,0 +1,1 @@
+"""Rules about what one step takes and computes: batches, loaders, attention, recomputation."""
