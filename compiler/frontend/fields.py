@@ -116,6 +116,8 @@ def _paths(shape: type[Shape], base: Path) -> Iterator[Path]:
 _NEAR: Final = 0.72
 """Likeness from which a field is suggested for a word with another beginning: `neftune` (0.67) is
 no typo for `tunec`, while `alfa` (0.67) is one for `alpha`."""
+_NEAR_BEHIND_ITS_BEGINNING: Final = 0.65
+"""Likeness of words that begin alike: `scale` (0.62) is no typo for `schedule`."""
 
 
 def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diagnostic:
@@ -132,7 +134,7 @@ def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diag
         or unsaid((*path, name))
         or _by_word(shape, path, name, around, known)
         or _slot_here(shape, path, name)
-        or _place(shape, name, tree)
+        or _place(shape, path, name, tree)
     )
     if not why and known and settled is None:
         why = f"{where} has {quoted(known, 'and')}"
@@ -198,10 +200,13 @@ def _near(name: str, known: Collection[str]) -> list[str]:
     """The fields for which a word is probably a typo, or of whose names it is a word."""
     from difflib import SequenceMatcher
 
+    def least(other: str) -> float:
+        return _NEAR_BEHIND_ITS_BEGINNING if other[:2] == name[:2].lower() else _NEAR
+
     typos = [
         each
         for each in nearest(name, known)
-        if each[:2] == name[:2].lower() or SequenceMatcher(None, name, each).ratio() >= _NEAR
+        if SequenceMatcher(None, name, each).ratio() >= least(each)
     ]
     return typos or [each for each in known if name.lower() in each.split("_")]
 
@@ -210,14 +215,15 @@ def _rename(span: Span | None, near: list[str]) -> Fix | None:
     return Fix((Edit(span, near[0]),), "unsafe") if span is not None and len(near) == 1 else None
 
 
-def _place(shape: type[Shape], name: str, tree: Node) -> str | None:
-    """The field of a spec with that name or that meaning."""
+def _place(shape: type[Shape], path: Path, name: str, tree: Node) -> str | None:
+    """The field of a spec with that name or that meaning, first one below the same path."""
     if shape is not Spec:
         return None
-    exact = [path for path in places(Spec).get(name, ()) if path != (name,)]
+    exact = [each for each in places(Spec).get(name, ()) if each != (name,)]
     if exact:
-        given = [path for path in exact if descend(tree, path[:-1])[1] == path[:-1]]
-        paths = joined(f"`{dotted(each)}`" for each in (given or exact)[:3])
+        below = [each for each in exact if path and each[: len(path)] == path]
+        given = [each for each in exact if descend(tree, each[:-1])[1] == each[:-1]]
+        paths = joined(f"`{dotted(each)}`" for each in (below or given or exact)[:3])
         return f"`{shortened(name)}` belongs at {paths}"
     elsewhere = place_of(name)
     return None if elsewhere is None else _say(elsewhere)

@@ -194,7 +194,7 @@ def _wrong_type(
     else:
         is_now = shown(value) if isinstance(value, dict | list) else _described(value)
         message = f"`{name}` must be {joined(wanted)}, and is {is_now}"
-        remedy = found.help or f"write {wanted[0]}{_holding(shape, fault.path, wanted[0])}"
+        remedy = found.help or f"write {_written(shape, fault.path, wanted[0], value)}"
     if not fault.path:
         remedy = _START if shape.__name__ == "Spec" else "write a mapping"
         message = f"a document of this kind must be {joined(wanted)}; this is {_described(value)}"
@@ -216,10 +216,12 @@ _FEW: Final = 6
 """The most fields that a line of help names."""
 
 
-def _holding(shape: type[Shape], path: Path, wanted: str) -> str:
-    """The fields that a mapping may have."""
+def _written(shape: type[Shape], path: Path, wanted: str, value: Any) -> str:
+    """What to write; of a mapping also the fields that it may have, or the one that it has."""
     fields = [*fields_at(shape, path)] if wanted == "a mapping" else []
-    return f" of {quoted(fields, 'and')}" if 0 < len(fields) <= _FEW else ""
+    if len(fields) == 1 and isinstance(value, str | int | float):
+        return f"`{path[-1]}: {{{fields[0]}: {shortened(str(value))}}}`"
+    return f"{wanted} of {quoted(fields, 'and')}" if 0 < len(fields) <= _FEW else wanted
 
 
 def _described(value: Any) -> str:

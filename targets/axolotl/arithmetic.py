@@ -33,12 +33,10 @@ _FLAGS: Final = ("bf16", *_HALVES, "deepspeed")
 
 
 def _write_precision(plan: Plan) -> Mapping[str, Json]:
-    """The precision's keys; `full` keeps weights in bf16 without autocast."""
+    """The precision's keys; each half means autocast too, but under DeepSpeed."""
     compute = plan.precision.compute
-    casts = plan.states.autocast or on_deepspeed(plan)
-    bf16: Json = compute == "bf16" and (True if casts else "full")
     engine = {"deepspeed": "ds_config.json"} if on_deepspeed(plan) else {}
-    return {"bf16": bf16, "fp16": compute == "fp16", **engine}
+    return {"bf16": compute == "bf16", "fp16": compute == "fp16", **engine}
 
 
 def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:

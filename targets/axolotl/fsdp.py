@@ -113,9 +113,10 @@ def _write(plan: Plan) -> Mapping[str, Json]:
         "offload_params": fsdp.offload_params,
         "cpu_ram_efficient_loading": fsdp.efficient_loading,
         "activation_checkpointing": fsdp.checkpointing,
-        "auto_wrap_policy": WRAP[fsdp.wrap],
         "state_dict_type": _STATE_DICT[fsdp.state_dict],
     }
+    if fsdp.wrap != "none":  # a word that Axolotl's validator does not take
+        inside["auto_wrap_policy"] = WRAP[fsdp.wrap]
     if fsdp.wrap_classes:
         inside["transformer_layer_cls_to_wrap"] = ",".join(fsdp.wrap_classes)
     if fsdp.wrap == "size":

@@ -10,7 +10,7 @@ from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.text_layers import names_in_the_text
 from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.read_only import named_word, split_names
-from tunec.targets.rows import dropout, has_adapter, in_four_bits, names_under, row
+from tunec.targets.rows import dropout, has_adapter, in_four_bits, row
 
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py `ModelArguments`"
 _TUNING: Final = "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `FinetuningArguments`"
@@ -33,6 +33,11 @@ def _write_targets(plan: Plan) -> Mapping[str, Json]:
     if targets == "all-linear":
         return {"lora_target": "all"}
     return {} if isinstance(targets, str) else {"lora_target": ",".join(targets)}
+
+
+def _write_also_trained(plan: Plan) -> Mapping[str, Json]:
+    names = plan.adapter.also_train
+    return {"additional_target": ",".join(names)} if names else {}
 
 
 def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -132,7 +137,7 @@ ADAPTER: Final = (
     row(
         ("additional_target",),
         ("adapter.also_train",),
-        names_under("additional_target", "adapter.also_train"),
+        _write_also_trained,
         lambda found: {"adapter.also_train": split_names(found["additional_target"])},
         _LORA,
         absent={"adapter.also_train": ()},
