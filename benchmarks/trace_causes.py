@@ -43,6 +43,19 @@ def wide_norms(one: Combination) -> Iterator[Combination]:
         yield replace(own, method="lora", states="autocast")
 
 
+def repeated_values(one: Combination) -> Iterator[Combination]:
+    """Values out of a fused projection, which a mask or eager attention repeats."""
+    yield replace(one, packing=False, micro=2)
+    yield replace(one, attention="eager", sequence=512)
+
+
+def tower_last(one: Combination) -> Iterator[Combination]:
+    """A tower that waits while the text's gradients are reduced, or stay where they are made."""
+    sharded = replace(one, states="mixed", engine="deepspeed", world=8, micro=4)
+    for stage in (1, 2):
+        yield replace(sharded, stage=stage, zero={"overlap_comm": True})
+
+
 def narrow_scores(one: Combination) -> Iterator[Combination]:
     """Scores whose softmax is in the dtype of the product."""
     one = replace(one, attention="eager", sequence=1024)

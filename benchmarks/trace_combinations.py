@@ -21,7 +21,9 @@ from trace_causes import (
     narrow_scores,
     own_gelu,
     recomputed,
+    repeated_values,
     texts_alone,
+    tower_last,
     wide_head,
     wide_norms,
     wide_queries,
@@ -222,6 +224,7 @@ _EXTRA: Final[dict[str, Any]] = {
     "gpt2-xl": narrow_scores,
     "gpt-j-6b": wide_queries,
     "llama-3-70b": wide_head,
+    "phi-4": repeated_values,
     "qwen3-0.6b": few_inputs,
 }
 
@@ -265,6 +268,8 @@ def _vlm(model: Model) -> Iterator[Combination]:
         yield replace(text, checkpointed=True, engine="fsdp", fsdp="full", world=8)
     if model.name == "qwen2.5-vl-3b":
         yield from texts_alone(text)
+    if model.name == "internvl3-1b-hf":
+        yield from tower_last(one)
 
 
 _ROWS: Final = {

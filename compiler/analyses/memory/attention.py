@@ -127,13 +127,14 @@ def repeated_saved(stack: Stack, widths: Arithmetic) -> float:
     """Bytes per token of keys and values repeated for each query head (transformers `repeat_kv`).
 
     A single key-value head is a view, which only a cast copies; latent heads are made for every
-    query head anyway.
+    query head anyway. Repeated values are no view any more that keeps a fused projection.
     """
     viewed = stack.kv_heads == 1 and widths.answer == widths.compute
-    if viewed or stack.latent is not None:
+    if viewed or stack.latent is not None or stack.kv_heads == stack.heads:
         return 0
     query, key, value = _kernel_widths(stack)
-    return widths.compute * (query - key + _output(stack) - value)
+    more = query - key + _output(stack) - value
+    return widths.compute * (more - _fused_saved(stack, widths))
 
 
 def mask_saved(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -> float:
@@ -222,9 +223,13 @@ def copies_saved(stack: Stack, widths: Arithmetic) -> float:
     """
     if stack.latent is not None or widths.rotary == "none":
         return 0
-    viewed = widths.fused_qkv and widths.answer == widths.compute
-    fused = (stack.heads + stack.kv_heads) * stack.head_dim if viewed else 0
-    return widths.compute * (fused + _ordered(stack, widths))
+    return widths.compute * (_fused_saved(stack, widths) + _ordered(stack, widths))
+
+
+def _fused_saved(stack: Stack, widths: Arithmetic) -> int:
+    """Elements per token of a fused projection beside the values, which are a view of it."""
+    viewed = widths.fused_qkv and widths.answer == widths.compute and widths.rotary != "none"
+    return (stack.heads + stack.kv_heads) * stack.head_dim if viewed else 0
 
 
 def _ordered(stack: Stack, widths: Arithmetic) -> int:

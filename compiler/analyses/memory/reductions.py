@@ -64,6 +64,8 @@ class Tensor(NamedTuple):
     """Whether it is in the module that holds the layer's experts."""
     idle: bool = False
     """Whether it gets no gradient."""
+    tower: tuple[str, int] | None = None
+    """The layer of the vision tower that it belongs to."""
 
 
 @cached(2048)
@@ -132,14 +134,28 @@ def _tensors(workload: Workload, inner: frozenset[int]) -> Iterator[Tensor]:
     blocks = expert_blocks(workload.architecture)
     idle = frozenset((*workload.idle_adapted, *workload.idle))
     for module, layer in in_order(workload.adapted):
-        place = layer, module.shape[-1] in inner, module.path.startswith(blocks), module in idle
+        placed = _placed(module, layer, inner, blocks)._replace(idle=module in idle)
         for shape in adapter_shapes(workload, module):
-            yield Tensor(prod(shape), *place)
+            yield placed._replace(elements=prod(shape))
     for module, layer in in_order(workload.trained):
-        place = layer, module.shape[-1] in inner, module.path.startswith(blocks), module in idle
-        yield Tensor(prod(module.shape), *place)
+        placed = _placed(module, layer, inner, blocks)._replace(idle=module in idle)
+        yield placed._replace(elements=prod(module.shape))
         if module.bias:
-            yield Tensor(module.bias, *place)
+            yield placed._replace(elements=module.bias)
+
+
+def _placed(
+    module: Module, layer: tuple[str, int] | None, inner: frozenset[int], blocks: tuple[str, ...]
+) -> Tensor:
+    """A tensor of a module, without its elements."""
+    main = module.part in ("text", "denoiser")
+    return Tensor(
+        0,
+        layer if main else None,
+        module.shape[-1] in inner,
+        module.path.startswith(blocks),
+        tower=layer if module.part == "vision" else None,
+    )
 
 
 def _inner_widths(workload: Workload) -> frozenset[int]:
@@ -156,8 +172,7 @@ def in_order(modules: Iterable[Module]) -> Iterator[tuple[Module, tuple[str, int
     for path, run in groupby(modules, key=lambda module: module.path.partition("{}")[0]):
         copies = [(place[:1], module) for module in run for place in module.places()]
         for place, module in sorted(copies, key=lambda copy: copy[0]):
-            inside = place and module.part in ("text", "denoiser")
-            yield module, (path, place[0]) if inside else None
+            yield module, (path, place[0]) if place else None
 
 
 class Reduction(NamedTuple):
@@ -174,7 +189,8 @@ class Reduction(NamedTuple):
     apart: int
     """Gradients outside the bucket: one that is larger than it, and the newest one."""
     left: float
-    """The share of all layers that the backward pass has not reached."""
+    """The share of all layers that the backward pass has not reached; below 0: it is in the vision
+    tower, and by how much of it."""
     inside: bool
     """Whether a layer is being differentiated."""
     is_whole: bool
@@ -279,19 +295,26 @@ class _Gradient(NamedTuple):
 
 def _arriving(tensors: tuple[Tensor, ...]) -> list[_Gradient]:
     """Gradients in the order in which they are made, without those that never are."""
-    layers = len({each.layer for each in tensors if each.layer is not None})
     begins = sum(each.elements for each in tensors)
-    seen: set[object] = set()
     found = []
-    for each in reversed(tensors):
+    for each, left in left_when_made(tensors):
         begins -= each.elements
-        if each.idle:
-            continue
-        if each.layer is not None:
-            seen.add(each.layer)
-        left = 1 - len(seen) / layers if layers else 0.0
-        found.append(_Gradient(each.elements, begins, left, each))
+        if not each.idle:
+            found.append(_Gradient(each.elements, begins, left, each))
     return found
+
+
+def left_when_made(tensors: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, float]]:
+    """Tensors in the order of their gradients, each with `Reduction.left` when it has its own."""
+    layers = len({each.layer for each in tensors} - {None})
+    towers = len({each.tower for each in tensors} - {None})
+    seen: set[object] = set()
+    inside: set[object] = set()
+    for each in reversed(tensors):
+        seen |= {each.layer} - {None}
+        inside |= {each.tower} - {None}
+        left = 1 - len(seen) / layers if layers else 0.0
+        yield each, left if left or not inside else -len(inside) / towers
 
 
 def _block_by_block(gradients: Iterable[_Gradient]) -> Iterator[_Gradient]:

@@ -28,7 +28,7 @@ from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture
 
-EVERY: Final = (0.0, 1.0)
+_EVERY: Final = (0.0, 1.0)
 """The span of all layers."""
 
 
@@ -152,7 +152,7 @@ def waiting_by_layer(
 ) -> Iterator[tuple[Sizes, tuple[float, float] | None]]:
     """Waiting tensors, with the span of layers that keep them; None: no layer frees them."""
     if passed.ahead is None:
-        yield waiting, EVERY
+        yield waiting, _EVERY
         return
     ends = {name: waiting[name] for name in (*passed.encoder,) if name in waiting}
     ahead, share = passed.ahead.kept, share_ahead(workload)

@@ -61,12 +61,15 @@ def of_samples(
     freed: Moment,
     sequences: int = 1,
     *,
-    by_layer: bool = False,
-    span: tuple[float, float] = (0.0, 1.0),
+    span: tuple[float, float] | None = None,
 ) -> list[Term]:
-    """Terms for each sample, which consists of `sequences` sequences of the given sizes."""
+    """Terms for each sample, which consists of `sequences` sequences of the given sizes.
+
+    `span`: of the layers that keep them; None: no layer frees them.
+    """
+    layers = (False,) if span is None else (True, span)
     return [
-        Term(name, round(size) * sequences, born, freed, True, by_layer, span)
+        Term(name, round(size) * sequences, born, freed, True, *layers)
         for name, size in sizes.items()
     ]
 

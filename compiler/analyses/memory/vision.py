@@ -1,5 +1,6 @@
 """The vision tower and the projector, in bytes per sample of the micro batch."""
 
+from collections.abc import Iterable
 from math import inf, prod
 from typing import Final
 
@@ -86,10 +87,9 @@ def image_activations(workload: Workload, run: Pass) -> Images:
     if "vision" in counts.trained_parts | counts.adapted_parts or wanted:
         ends = _ends(workload, run, required=wanted)
         trained = _trained_ends(workload, run, counts)
-        joined = _joined(workload, run)
-        mask = _mask(workload, run)
-        kept = {**tower.kept, **joined.kept, **mask.kept, **projector, **ends, **trained}
-        last = {**tower.last_layer, **joined.backward, **mask.backward}
+        beside = (_joined(workload, run), _scaled(workload, run), _mask(workload, run))
+        kept = {**tower.kept, **_all(each.kept for each in beside), **projector, **ends, **trained}
+        last = {**tower.last_layer, **_all(each.backward for each in beside)}
         return Images({}, kept, last, first, tower.moved)
     forward = {**tower.forward, **_mask(workload, run).forward}
     return Images(forward, projector, {}, after_embedding=first)
@@ -138,6 +138,30 @@ def _joined(workload: Workload, run: Pass) -> Images:
     size = float(widths.compute * workload.data.vision_tokens * stack.hidden)
     whole = {"joined pictures": size * layers.whole} if layers.whole else {}
     return Images({}, whole, {"joined pictures": size} if layers.segments else {})
+
+
+def _scaled(workload: Workload, run: Pass) -> Images:
+    """What the trained scales of a layer's residuals multiply.
+
+    transformers 5.23 `models/internvl/modeling_internvl.py`, `InternVLVisionLayer.forward`:
+    `self.lambda_1 * attention_output`; `models/mllama/modeling_mllama.py`,
+    `MllamaVisionEncoderLayer.forward`: `self.gate_attn.tanh() * hidden_state`.
+    """
+    widths = arithmetic(workload, run.states, "vision")
+    inside = (m for m in workload.architecture.modules if m.part == "vision" and "{}" in m.path)
+    scales = sum(m.copies for m in inside if m.kind == "parameter" and len(m.shape) == 1)
+    if not scales or not widths.trained:
+        return NO_IMAGES
+    stacks = [stack for stack in workload.architecture.stacks if stack.part == "vision"]
+    split = _tower_pass(workload, run).split(sum(stack.layers for stack in stacks))
+    size = widths.answer * workload.data.vision_tokens * stacks[0].hidden * scales / split.layers
+    name = "scaled residuals of pictures"
+    whole = {name: size * split.whole} if split.whole else {}
+    return Images({}, whole, {name: size} if split.segments else {})
+
+
+def _all(sizes: Iterable[Sizes]) -> Sizes:
+    return {name: size for each in sizes for name, size in each.items()}
 
 
 def pictures(workload: Workload, samples: int) -> Sizes:

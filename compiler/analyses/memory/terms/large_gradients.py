@@ -12,7 +12,7 @@ feed-forward. Traced.
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.analyses.memory.reductions import trained_tensors
+from tunec.compiler.analyses.memory.reductions import left_when_made, trained_tensors
 from tunec.compiler.analyses.memory.sharding import (
     PARAMETERS,
     Sharding,
@@ -61,14 +61,11 @@ def _made(plan: Sharding) -> Iterator[tuple[float, int]]:
     The embedding's, which comes last, is left out.
     """
     tensors, own = trained_tensors(plan.workload), plan.partition
-    layers = len({each.layer for each in tensors if each.layer is not None})
     begins = sum(each.elements for each in tensors)
-    seen: set[object] = set()
-    for each in reversed(tensors):
+    for each, left in left_when_made(tensors):
         begins -= each.elements
-        seen |= {each.layer} - {None}
         ends = begins + each.elements
         owned = ends > own.ends - own.part and begins < own.ends
-        is_last = each.layer is None and len(seen) == layers
+        is_last = each.layer is None and left <= 0
         if each.elements > plan.zero.reduce_bucket and not (owned or each.idle or is_last):
-            yield (1 - len(seen) / layers if seen else _BEFORE), each.elements
+            yield _BEFORE if left == 1 else left, each.elements

@@ -1,7 +1,7 @@
 """The memory of forward and backward passes under any sharding: activations, logits, copies."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.fsdp_units import NESTED_ATTENTION
 from tunec.compiler.analyses.memory.activations import (
@@ -34,7 +34,6 @@ from tunec.compiler.analyses.memory.terms.fsdp_units import (
     retains_inputs,
 )
 from tunec.compiler.analyses.memory.text import (
-    EVERY,
     is_masked,
     sees_pictures_whole,
     text_activations,
@@ -68,9 +67,12 @@ def kept_logits(workload: Workload, widths: Arithmetic, ranks: int) -> Sizes:
     return {"kept evaluation logits": float(each * joined)}
 
 
-EXPANDED = 2
+EXPANDED: Final = 2
 """Bytes of an element of a quantised weight while it is multiplied with (bitsandbytes 0.50.2
 `functional.py`, `dequantize_4bit`: 16 bit)."""
+
+_TOWER: Final = (-1.0, 0.0)
+"""The span of the vision tower's layers, which are differentiated after all others."""
 
 
 def pass_of(
@@ -136,9 +138,7 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
     waiting, norm = _waiting(passed)
     yield from of_samples(embedded(workload, run), At.FORWARD, At.FIRST_GATHERING, number)
     for each, span in waiting_by_layer(workload, passed, waiting):
-        yield from of_samples(
-            each, At.LAYERS, At.ALL_REDUCED, number, by_layer=span is not None, span=span or EVERY
-        )
+        yield from of_samples(each, At.LAYERS, At.ALL_REDUCED, number, span=span)
     yield from of_samples(norm, At.LOSS_FORWARD, At.HEAD_STEPPED, number)
     yield from of_samples(_read_by_head(workload, run), At.LOSS_FORWARD, At.LOSS_FORWARD, number)
     if main_part(workload) == "denoiser":
@@ -208,7 +208,7 @@ def _of_images(workload: Workload, run: Pass) -> Iterator[Term]:
     """Terms of the vision tower and the projector, which wait while layers are differentiated."""
     images, number = image_activations(workload, run), sequences_of(workload)
     yield from of_samples(images.forward, At.VISION_FORWARD, At.VISION_FORWARD, number)
-    yield from of_samples(images.kept, At.LAYERS, At.ALL_REDUCED, number, by_layer=True)
+    yield from of_samples(images.kept, At.LAYERS, At.ALL_REDUCED, number, span=_TOWER)
     freed = At.VISION_BACKWARD if images.after_embedding else At.EMBEDDING
     yield from of_samples(images.kept, At.ALL_REDUCED, freed, number)
     yield from of_samples(images.backward, At.VISION_BACKWARD, At.VISION_BACKWARD, number)
