@@ -22,7 +22,7 @@ from tunec.compiler.bundle import (
 from tunec.compiler.chat_templates import missing_template
 from tunec.compiler.data_columns import foreign_speakers, unread_columns, unseen_pictures
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
-from tunec.compiler.emit import Emitted, emit, unsupported
+from tunec.compiler.emit import Emitted, emit
 from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.load import Loaded, with_settings
 from tunec.compiler.ir.invariants import breaches
@@ -58,6 +58,7 @@ from tunec.compiler.resolve import Unresolved, resolve
 from tunec.compiler.script_paths import lost_paths
 from tunec.compiler.target import Artifact
 from tunec.compiler.trained_tokens import every_token_counts
+from tunec.compiler.unknown_releases import unsupported
 from tunec.compiler.watch.probe_files import ProbeFiles, carried
 from tunec.schemas.caches import BoundedCache
 from tunec.schemas.frozen import replace

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 import tunec.schemas
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
@@ -14,10 +14,12 @@ from tunec.compiler.diagnostics.wording import joined, otherwise
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.values import show
 from tunec.compiler.json_check import UnknownKeyword, is_valid
+from tunec.compiler.objective_faults import by_its_objective, elsewhere
 from tunec.compiler.passthrough import PlacedKey, inside_a_value, place
 from tunec.compiler.read import settle
 from tunec.compiler.rendering import artifact
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target, refused
+from tunec.compiler.unknown_releases import unsupported
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
@@ -54,9 +56,10 @@ def emit(
     drafts = [each for each in every if not missing & {each.file.name, each.file.part_of}]
     drafts, refusals = _passed_through(target, plan, dialect, drafts, header)
     artifacts = tuple(draft.artifact for draft in drafts)
-    unsaid = (*_losses(target, plan, version, drafts), *_unsaid(target, plan, version, drafts))
+    lost = (*_losses(target, plan, version, drafts), *_unsaid(target, plan, version, drafts))
+    unsaid = by_its_objective(plan, lost)
     checked = tuple(target.check(plan, version))
-    told = (*unsaid, *checked)
+    told = (*lost, *checked)
     found = [
         *(_left_out(draft, plan) for draft in every if draft.is_left_out),
         *unsaid,
@@ -238,35 +241,6 @@ def lost_slots(
 # ── faults ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def unsupported(
-    target: Target, version: Version, software: Mapping[str, str] | None
-) -> Iterator[Diagnostic]:
-    """A fault for each version for which the target's rows were not checked."""
-    if not target.supported.contains(version):
-        yield _outside(target.package, str(version), str(target.supported), target.name)
-    named = software or {}
-    for name, package in target.beside.items():
-        if name not in named:
-            continue
-        try:
-            known = package.supported.contains(package.release(named[name]))
-        except InvalidVersion:
-            known = False
-        if not known:
-            yield _outside(name, named[name], str(package.supported), target.name)
-
-
-def _outside(package: str, version: str, supported: str, target: str) -> Diagnostic:
-    return Diagnostic(
-        "E0902",
-        "error",
-        f"the target {target} does not know {package} {version}",
-        (Label("this version", path=f"software.{package}"),),
-        (f"it has the keys of {package} {supported}",),
-        help=f"choose a version within {supported}",
-    )
-
-
 def _unmet(target: Target, plan: Plan) -> Iterator[Diagnostic]:
     for slot, needed in target.requires.items():
         if plan[slot] != needed:
@@ -318,7 +292,7 @@ def _loss(target: Target, plan: Plan, version: Version, slot: str, reason: str) 
         (Label("decided here", path=slot),),
         (reason,),
         help=f"{_other_release(target, plan, version, slot)}{otherwise(slot)}, or compile to "
-        "another target",
+        f"{elsewhere(plan, slot)}",
     )
 
 

@@ -47,7 +47,7 @@ from tunec.schemas.models.catalogue import card, denoiser_cards, repository
 from tunec.schemas.models.published_form import Published, published_in
 from tunec.schemas.source import start_of
 from tunec.schemas.spec import DeviceChoice, InlineModel, Spec
-from tunec.schemas.spec_sections import Task
+from tunec.schemas.spec_sections import ONE_NUMBER, Task
 from tunec.schemas.terms import FloatDtype
 
 PINNED: Final = "pinned by the spec"
@@ -83,7 +83,7 @@ def resolve(
     Unresolved with a diagnostic for every name that cannot be resolved.
     """
     faults: list[Diagnostic] = []
-    model = _attempt(lambda: resolve_model(spec.model, base, followed, spec.task), "model", faults)
+    model = _attempt(lambda: resolve_model(spec.model, base, followed, spec.head), "model", faults)
     hardware = _attempt(lambda: resolve_cluster(spec.hardware, base, followed), "hardware", faults)
     if model is None or hardware is None:
         raise Unresolved(tuple(faults))
@@ -203,8 +203,9 @@ def _of_task(
         return words
     asked = for_task(facts.get("config", facts) if KEY in facts else facts, task)
     if not has_head(words.family, task.asked[0]):
-        said = f"task does not fit this model: no such head of {words.family} is known"
-        hint, place = "remove task, or choose another model", (Label("", path="task"),)
+        at = "objective" if task is ONE_NUMBER else "task"
+        said = f"{at} does not fit this model: no such head of {words.family} is known"
+        hint, place = f"remove {at}, or choose another model", (Label("", path=at),)
         raise Unresolved((Diagnostic("E0802", "error", said, place, help=hint),))
     return with_head(words, asked) if KEY in facts else _derived(asked, *processor)
 

@@ -19,11 +19,16 @@ class ObjectiveFacts(Struct, frozen=True):
     """Whether the loss always asks a reference model."""
     generates: bool = False
     """Whether the trained model writes the answers."""
+    scores: bool = False
+    """Whether the trained model gives each text one number, by a head of its own."""
+    written_by: tuple[str, ...] = ()
+    """The targets that write it, if these are few."""
 
 
 OBJECTIVES: Final[Mapping[ObjectiveKind, ObjectiveFacts]] = {
     "sft": ObjectiveFacts(),
     "dpo": ObjectiveFacts(("chosen", "rejected"), sequences=2, compares=True),
     "grpo": ObjectiveFacts(("prompt",), generates=True),
+    "reward": ObjectiveFacts(("chosen", "rejected"), sequences=2, scores=True, written_by=("trl",)),
 }
 """The objectives by the name of their field in a spec."""

@@ -58,6 +58,13 @@ class Grpo(Shape):
     """Whether weights and optimizer states move to the host while answers are generated."""
 
 
+class Reward(Shape):
+    """Train a reward model: one number for each text, higher for the better of two answers.
+
+    The loss over a pair is that of Bradley and Terry, as in arXiv 2203.02155, equation 1.
+    """
+
+
 class Objective(Shape):
     """The training objective: exactly one of these."""
 
@@ -66,6 +73,7 @@ class Objective(Shape):
     sft: Sft | None = None
     dpo: Dpo | None = None
     grpo: Grpo | None = None
+    reward: Reward | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -80,5 +88,5 @@ class Objective(Shape):
         return next(kind for kind in OBJECTIVES if getattr(self, kind) is not None)
 
 
-ObjectiveName = Literal["sft", "dpo"]
+ObjectiveName = Literal["sft", "dpo", "reward"]
 """Objectives that need no options."""

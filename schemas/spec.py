@@ -14,7 +14,7 @@ from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.objective_facts import OBJECTIVES
 from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
 from tunec.schemas.shape import Shape
-from tunec.schemas.spec_sections import Evaluation, Job, Script, Task
+from tunec.schemas.spec_sections import ONE_NUMBER, Evaluation, Job, Script, Task
 from tunec.schemas.terms import Attention, Engine, FloatDtype, Launcher, OptimizerName, ScheduleKind
 from tunec.schemas.training_data import Data, DataPath
 from tunec.schemas.units import INT64, Budget, Count, Positive, PositiveCount, Share, Whole
@@ -284,13 +284,13 @@ class Spec(Shape):
     """full, lora, qlora or int8_lora, by name or with options."""
     task: Task | None = None
     """A head on the model's body, such as a classifier; when absent, the head that its config
-    names."""
+    names, or that the objective needs."""
     objective: Annotated[
         Objective,
         BeforeValidator(_method_by_name, json_schema_input_type=ObjectiveName | Objective),
     ] = Objective.model_construct(sft=Sft.model_construct())
-    """sft, dpo or grpo, by name or with options: given texts, preferred answers, or rewarded
-    answers."""
+    """sft, dpo, grpo or reward, by name or with options: given texts, preferred answers, rewarded
+    answers, or a model that rewards answers."""
     data: Annotated[Data, _short_for("train", DataPath | Data)]
     """The training data: its path alone, or with further facts."""
     evaluation: Evaluation = Evaluation.model_construct()
@@ -338,6 +338,12 @@ class Spec(Shape):
     ...}`."""
     allow: dict[str, str] = {}
     """Diagnostics to accept, each with the reason: `{name: reason}`."""
+
+    @property
+    def head(self) -> Task | None:
+        """The head that the task asks for, or else the objective; None: the one of the config."""
+        scores = OBJECTIVES[self.objective.kind].scores
+        return ONE_NUMBER if self.task is None and scores else self.task
 
 
 SHORTHANDS: Final[Mapping[tuple[str, ...], str]] = {

@@ -1,6 +1,6 @@
 """The smaller sections of a spec: the user's own script, the job, the task and the evaluation."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
@@ -93,6 +93,10 @@ class Task(Shape):
             return "sequence-classifier", self.sequence_classification.labels
         assert self.token_classification is not None  # noqa: S101  one of the two is given
         return "token-classifier", self.token_classification.labels
+
+
+ONE_NUMBER: Final = Task.model_construct(sequence_classification=Labels.model_construct(labels=1))
+"""The head of a reward model: one number for each sequence."""
 
 
 class Answers(Shape):

@@ -64,7 +64,7 @@ LossScaling = Literal["none", "dynamic"]
 LossPath = Literal["full", "fused", "chunked"]
 """How logits become a loss: all at once; by Liger's fused linear cross entropy (arXiv 2410.10989);
 or in chunks, as in TRL's trainers."""
-ObjectiveKind = Literal["sft", "dpo", "grpo"]
+ObjectiveKind = Literal["sft", "dpo", "grpo", "reward"]
 Reference = Literal["none", "resident", "base", "precomputed"]
 """The reference of a preference method: none; a second model beside the trained one; the trained
 one without its adapters; or values computed before training."""

@@ -31,6 +31,13 @@ GRPO: Mapping[str, Any] = {
     "generation.temperature": 1.0,
     "loss.path": "chunked",
 }
+REWARD: Mapping[str, Any] = {
+    "model.kind": "sequence-classifier",
+    "adapter.also_train": ("score",),
+    "objective.kind": "reward",
+    "objective.loss": "sigmoid",
+    "loss.path": "full",
+}
 ZERO_1: Mapping[str, Any] = {"zero.stage": 1}
 ZERO_3: Mapping[str, Any] = {
     "zero.stage": 3,

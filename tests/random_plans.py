@@ -45,7 +45,7 @@ def plans(
 ) -> Plan:
     """A plan whose slots agree; `engine` fixes what runs under it."""
     values: Values = {"objective.kind": draw(st.sampled_from(objectives))}
-    values |= draw(_models())
+    values |= draw(_models(values))
     values |= draw(_devices(engine))
     values |= draw(_data(values))
     values |= draw(_precision(values))
@@ -63,8 +63,10 @@ def plans(
 
 
 @st.composite
-def _models(draw: st.DrawFn) -> Values:
+def _models(draw: st.DrawFn, values: Values) -> Values:
     kinds = ("causal-lm", "vision-language", "encoder-decoder", "encoder", "diffusion")
+    if values["objective.kind"] == "reward":
+        kinds = ("sequence-classifier",)
     return {
         "model.path": draw(_PATHS),
         "model.family": draw(_NAMES),
@@ -216,6 +218,8 @@ def _objective(draw: st.DrawFn, values: Values) -> Values:
         found["loss"] = draw(st.sampled_from(("sigmoid", "hinge", "ipo", "apo_zero")))
         found["beta"] = draw(_POSITIVE)
         found["reference"] = draw(st.sampled_from((own, "precomputed")))
+    elif values["objective.kind"] == "reward":
+        found["loss"] = "sigmoid"
     elif values["objective.kind"] == "grpo":
         found["loss"] = draw(st.sampled_from(("grpo", "bnpo", "dr_grpo", "dapo")))
         found["beta"] = draw(st.just(0.0) | _POSITIVE)

@@ -141,7 +141,7 @@ def _same_release(cases: Sequence[Case]) -> None:
 def _config(loaded: Loaded) -> Any:
     if loaded.spec is None:
         raise ValueError("files without a spec")  # the driver makes none
-    return for_task(config_of(loaded.spec.model, loaded.base), loaded.spec.task)
+    return for_task(config_of(loaded.spec.model, loaded.base), loaded.spec.head)
 
 
 def _folder(options: Namespace, loaded: Loaded) -> Path | None:

@@ -128,7 +128,7 @@ def subject_of(result: Planned, memory: Account) -> Subject:
     spec = result.loaded.spec
     if spec is None:
         raise ValueError("a plan without a spec")  # the driver makes none
-    config = for_task(config_of(spec.model, result.loaded.base), spec.task)
+    config = for_task(config_of(spec.model, result.loaded.base), spec.head)
     alone = replace(memory.workload, calibration=None, shares_host_memory=False)
     return Subject(config, alone, memory.layout)
 

@@ -61,11 +61,15 @@ UNPLANNED: Final[Mapping[str, tuple[str, str]]] = {
         ),
     ),
     **dict.fromkeys(
-        ("ppo", "orpo", "kto", "simpo", "cpo", "rloo", "reward", "rm", "pretrain", "cpt", "pt"),
+        ("ppo", "orpo", "kto", "simpo", "cpo", "rloo", "pretrain", "cpt", "pt"),
         (
             "a method says which weights train; what they learn from is the objective",
-            "write `objective: sft`, `dpo` or `grpo`: those can be planned",
+            "write `objective: sft`, `dpo`, `grpo` or `reward`: those can be planned",
         ),
+    ),
+    "rm": (
+        "a method says which weights train; what they learn from is the objective",
+        "write `method: lora` and `objective: reward`",
     ),
 }
 """By the word, in lower case: why no method is called so, and what to write. peft 0.10.0 to 0.21.2

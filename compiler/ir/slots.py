@@ -158,10 +158,10 @@ class Adapter(Struct, frozen=True):
 
 
 class Objective(Struct, frozen=True):
-    """The training objective: given texts, preferred answers, or rewarded answers."""
+    """The training objective: given texts, preferred or rewarded answers, or rewards of answers."""
 
-    kind: Annotated[ObjectiveKind, "sft, dpo (arXiv 2305.18290) or grpo (arXiv 2402.03300)"]
-    loss: Annotated[str, "the variant of its loss; `nll` for sft"]
+    kind: Annotated[ObjectiveKind, "sft, dpo (arXiv 2305.18290), grpo (2402.03300) or reward"]
+    loss: Annotated[str, "the variant of its loss; `nll` for sft, `sigmoid` for reward"]
     beta: Annotated[float, "weight of the distance from the reference; 0: no reference"]
     reference: Annotated[
         Reference, "none, resident (a second model), base (adapters off) or precomputed"
@@ -170,7 +170,7 @@ class Objective(Struct, frozen=True):
 
 
 class Generation(Struct, frozen=True):
-    """Answers that the model writes during training; unused for sft and dpo."""
+    """Answers that the model writes during training; used for grpo alone."""
 
     engine: Annotated[
         Generator, "none, transformers, vllm_colocate, sglang_colocate or vllm_server"

@@ -32,10 +32,8 @@ _KINDS: Final = {
     ("trl", "sft.yaml"): "sft",
     ("trl", "dpo.yaml"): "dpo",
     ("trl", "grpo.yaml"): "grpo",
-    **{
-        ("trl-methods", f"{method}.yaml"): method
-        for method in ("kto", "reward", "rloo", "gkd", "ppo")
-    },
+    ("trl", "reward.yaml"): "reward",
+    **{("trl-methods", f"{method}.yaml"): method for method in ("kto", "rloo", "gkd", "ppo")},
 }
 """The kind by target and file; other files have their target's name as kind."""
 _CLASSES: Final = {
@@ -153,6 +151,7 @@ _NAMES: Final = (
     (re.compile(r"^(trl|sft)\b"), ("trl", "sft.yaml")),
     (re.compile(r"^dpo\b"), ("trl", "dpo.yaml")),
     (re.compile(r"^grpo\b"), ("trl", "grpo.yaml")),
+    (re.compile(r"^reward\b"), ("trl", "reward.yaml")),
     (re.compile(r"deepspeed|^ds([_-]|$)|^zero_?-?[0-3]"), ("deepspeed", "ds_config.json")),
 )
 """Patterns of the names that projects and users give such files."""

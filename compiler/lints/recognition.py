@@ -67,6 +67,7 @@ _BLOCKS: Final = ("deepspeed",)
 _PROGRAM: Final = re.compile(
     r"\Atrl (sft|dpo|grpo|kto|reward|rloo)\b"
     r"|(?:\A|[/.])(sft|dpo|grpo|kto|rloo|gkd|ppo)(?:_[a-z0-9_]*)?(?:\.py)?\Z"
+    r"|(?:\A|[/.])scripts[/.](reward)(?:_modeling)?(?:\.py)?\Z"
 )
 """trl 0.9 to 1.16 cli, and the scripts in trl/scripts and examples/scripts of its repository."""
 _OF_TRL: Final = re.compile(r"(?:\A|/)(?:examples|trl)/scripts/\w+\.py\Z")
@@ -190,7 +191,7 @@ def _by_program(parsed: Parsed, targets: Mapping[str, Target]) -> tuple[Target, 
         return None
     both = [targets[name] for name in ("trl", "trl-methods") if name in targets]
     every = [(target, file) for target in both for file in target.files]
-    mine = [each for each in every if kind_of(*each) == (said[1] or said[2])]
+    mine = [each for each in every if kind_of(*each) == said[said.lastindex or 1]]
     is_by_path = _OF_TRL.search(parsed.program) is not None
     is_own = parsed.reader == "trl" or is_by_path or _knows(mine, parsed, LEAST_SHARE)
     return next(((*each, kind_of(*each)) for each in mine if is_own), None)

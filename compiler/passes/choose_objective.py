@@ -24,15 +24,17 @@ def choose_objective(facts: Facts, draft: Draft) -> Outcome:
     """Decide the objective; preference pairs need a reference, rewards need generated answers."""
     scribe = Scribe(facts)
     objective = facts.spec.objective
-    kind = facts.pinned("objective.kind", "dpo" if objective.dpo else "sft")
+    kind = facts.pinned("objective.kind", objective.kind)
     if objective.grpo is not None or kind == "grpo":
         _grpo(scribe, draft, objective.grpo or Grpo(rewards=("accuracy_reward",)))
+        _answers_in_text(scribe, draft, "GRPO")
     elif objective.dpo is not None or kind == "dpo":
         _dpo(scribe, draft, objective.dpo or Dpo())
+        _answers_in_text(scribe, draft, "DPO")
+    elif objective.reward is not None or kind == "reward":
+        _reward(scribe, draft)
     else:
         _sft(scribe, as_given(facts.spec, "objective", "no objective is given"))
-    if kind != "sft" or objective.grpo is not None:
-        _answers_in_text(scribe, draft, "GRPO" if objective.grpo or kind == "grpo" else "DPO")
     return scribe.outcome()
 
 
@@ -55,6 +57,23 @@ def _dpo(scribe: Scribe, draft: Draft, asked: Dpo) -> None:
         "objective.dpo.reference",
     )
     _writes_nothing(scribe, "the data hold pairs of answers")
+
+
+def _reward(scribe: Scribe, draft: Draft) -> None:
+    why = "as the spec has it"
+    _say(scribe, why, kind="reward", loss="sigmoid", beta=0.0, reference="none", rewards=())
+    _writes_nothing(scribe, "the data hold pairs of answers")
+    architecture = scribe.facts.model.architecture
+    labels = architecture.vocab if draft.model.kind == "sequence-classifier" else 0
+    if labels != 1:
+        has = f"one of {labels} labels" if labels else f"that of a {draft.model.kind}"
+        scribe.error(
+            "E0804",
+            f"a reward model gives each sequence one number, and the head of this one is {has}",
+            scribe.place("objective.kind", "task"),
+            help="remove task, and set `objective: reward`, which brings its head",
+        )
+    _unpacked(scribe, draft)
 
 
 _DOUBLES: Final = "openrlhf"
@@ -175,6 +194,10 @@ def _answers_in_text(scribe: Scribe, draft: Draft, name: str) -> None:
             scribe.place("data.images", "objective"),
             help="`--set data.images.per_sample=0`, or remove objective",
         )
+    _unpacked(scribe, draft)
+
+
+def _unpacked(scribe: Scribe, draft: Draft) -> None:
     if draft.data.packing:
         scribe.error(
             "E0804",

@@ -122,7 +122,7 @@ OF_ANSWERS: Final = (
 # ── how fast ─────────────────────────────────────────────────────────────────────────────────────
 
 Method = Literal["full", "adapter"]
-Aim = Literal["language", "diffusion", "dpo", "grpo"]
+Aim = Literal["language", "diffusion", "dpo", "grpo", "reward"]
 
 
 class Rate(Struct, frozen=True):
@@ -138,13 +138,18 @@ class Rate(Struct, frozen=True):
     def default(self) -> Default:
         """The rate as a row of the page of defaults."""
         of = {"full": "full training", "adapter": "adapters"}[self.method]
-        aim = {"language": "by given texts", "diffusion": "of diffusion models"}
+        aim = {
+            "language": "by given texts",
+            "diffusion": "of diffusion models",
+            "reward": "of reward models",
+        }
         size = f", above {self.above / 1e9:g}B parameters" if self.above else ""
         when = f"{of} {aim.get(self.aim, f'by {self.aim.upper()}')}{size}"
         return Default("optimizer.learning_rate", self.value, when, self.source)
 
 
 _PEFT_AND_TRL: Final = "trl 1.16 docs/source/peft_integration.md, 'Learning Rate Considerations'"
+_REWARDS: Final = "trl 0.28.0 examples/scripts/reward_modeling.py: a model of 0.5B"
 _LLAMA_3: Final = "arXiv 2407.21783 (Llama 3), section 4.1.3: the largest models, at 1e-5"
 
 RATES: Final = (
@@ -165,6 +170,8 @@ RATES: Final = (
     Rate("adapter", "dpo", 0, 5e-6, _PEFT_AND_TRL),
     Rate("full", "grpo", 0, 1e-6, _PEFT_AND_TRL),
     Rate("adapter", "grpo", 0, 1e-5, _PEFT_AND_TRL),
+    Rate("full", "reward", 0, 1e-5, _REWARDS),
+    Rate("adapter", "reward", 0, 1e-4, _REWARDS),
 )
 
 _OF_LION: Final = "arXiv 2302.06675 (Lion), section 5: a rate 3 to 10 times smaller than AdamW's"

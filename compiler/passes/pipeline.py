@@ -24,7 +24,13 @@ from tunec.compiler.passes.set_runtime import set_runtime
 from tunec.compiler.passes.stage import Stage
 
 PIPELINE: Final[tuple[Pass, ...]] = (
-    Pass("resolve-model", (), ("model",), resolve_model, ("model", "spec.task", "versions")),
+    Pass(
+        "resolve-model",
+        (),
+        ("model",),
+        resolve_model,
+        ("model", "spec.task", "spec.objective", "versions"),
+    ),
     Pass(
         "select-devices",
         (),
@@ -75,7 +81,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ("model", "data", "adapter"),
         ("objective", "generation"),
         choose_objective,
-        ("spec.objective", "spec.batch", "spec.model_fields_set", "versions"),
+        ("model", "spec.objective", "spec.batch", "spec.model_fields_set", "versions"),
         heeds=("batch.global",),
     ),
     Pass(

@@ -23,6 +23,7 @@ from tunec.compiler.passes.data_parts import (
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
 from tunec.schemas.data_paths import Chosen, chosen, is_chosen, usual_split
 from tunec.schemas.models.architecture import Architecture, ImageTokens
+from tunec.schemas.objective_facts import OBJECTIVES
 from tunec.schemas.terms import PLAIN_TEMPLATE
 from tunec.schemas.training_data import Data, parts
 
@@ -74,7 +75,8 @@ def _chat_template(scribe: Scribe) -> None:
     """Decide how conversations become texts; by default, as the tokenizer has it."""
     data, kind = scribe.facts.spec.data, scribe.facts.model.architecture.kind
     given = data.chat_template
-    if given is not None and kind not in ("causal-lm", "vision-language"):
+    scores = OBJECTIVES[scribe.facts.spec.objective.kind].scores
+    if given is not None and kind not in ("causal-lm", "vision-language") and not scores:
         _misfit(scribe, "data.chat_template", f"{_of(kind)} reads no conversations")
     elif given is not None and data.format in _OF_TEXT:
         scribe.error(

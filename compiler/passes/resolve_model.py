@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.facts import Facts, ResolvedModel
+from tunec.compiler.ir.ledger import Origin
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, model, spec
 from tunec.compiler.releases import parsed
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.known_since import known_since
 from tunec.schemas.models.published_form import TITLES
+from tunec.schemas.objective_facts import OBJECTIVES
+from tunec.schemas.spec import Spec
 from tunec.schemas.units import format_bytes
 
 _16_BIT: Final = 2
@@ -38,10 +41,7 @@ def resolve_model(facts: Facts, _: Draft) -> Outcome:
     config = model("config")
     scribe.say("model.path", resolved.path, _whence(resolved), spec("model"))
     scribe.say("model.family", architecture.family, f"{said} says so", config)
-    if facts.spec.task is None:
-        scribe.say("model.kind", architecture.kind, "follows from its family", config)
-    else:
-        scribe.say("model.kind", architecture.kind, "the head that the spec requests", spec("task"))
+    scribe.say("model.kind", architecture.kind, *_whence_the_head(facts.spec, config))
     scribe.say(
         "model.parameters",
         architecture.parameters,
@@ -122,6 +122,14 @@ def _copies(resolved: ResolvedModel) -> Iterator[str]:
         is_expanded = each.config.get("quantization_config", card) is None
         if is_expanded and name.rpartition("/")[2].lower() == f"{own}-bf16":
             yield name
+
+
+def _whence_the_head(asked: Spec, config: Origin) -> tuple[str, Origin]:
+    if asked.task is not None:
+        return "the head that the spec requests", spec("task")
+    if OBJECTIVES[asked.objective.kind].scores:
+        return f"the head that objective {asked.objective.kind} trains", spec("objective")
+    return "follows from its family", config
 
 
 def _whence(resolved: ResolvedModel) -> str:

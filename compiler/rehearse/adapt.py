@@ -13,14 +13,18 @@ from tunec.compiler.rehearse.shrink import SEQUENCE, Unrehearsable
 Device = Literal["cpu", "cuda"]
 Documents = dict[str, dict[str, Any]]
 
-TRAINING, ADAPTER, MODEL, DEEPSPEED, SFT, DPO = (
+TRAINING, ADAPTER, MODEL, DEEPSPEED, SFT, DPO, REWARD = (
     "training_args.yaml",
     "adapter_config.json",
     "model_args.yaml",
     "ds_config.json",
     "sft.yaml",
     "dpo.yaml",
+    "reward.yaml",
 )
+
+SCRIPTED: Final = (SFT, DPO, REWARD)
+"""Files of TRL's scripts, each of which has all settings of a run."""
 
 _ON_CPU: Final = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd")
 """Values of transformers' `optim` that torch can step on a CPU; the others are bitsandbytes'
@@ -97,7 +101,7 @@ def adapt(
 
 
 def _known(texts: Mapping[str, str]) -> Iterator[str]:
-    return (name for name in (TRAINING, ADAPTER, MODEL, DEEPSPEED, SFT, DPO) if name in texts)
+    return (name for name in (TRAINING, ADAPTER, MODEL, DEEPSPEED, *SCRIPTED) if name in texts)
 
 
 def _files(documents: Documents, script: str) -> Iterator[tuple[str, dict[str, Any]]]:

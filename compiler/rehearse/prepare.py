@@ -16,8 +16,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.rehearse.adapt import (
     ADAPTER,
     DEEPSPEED,
-    DPO,
-    SFT,
+    SCRIPTED,
     TRAINING,
     AdaptedFiles,
     Device,
@@ -35,7 +34,7 @@ from tunec.compiler.rehearse.shrink import (
 from tunec.compiler.verify.contract import Case
 from tunec.compiler.verify.delivery import document
 
-FILES: Final[Mapping[str, tuple[str, ...]]] = {"huggingface": (TRAINING,), "trl": (SFT, DPO)}
+FILES: Final[Mapping[str, tuple[str, ...]]] = {"huggingface": (TRAINING,), "trl": SCRIPTED}
 """The targets that can be rehearsed, and their files that may hold the Trainer's arguments."""
 LAUNCH: Final = "launch"
 SCRIPT: Final = "launch.sh"
@@ -60,7 +59,7 @@ def needed(cases: Sequence[Case]) -> tuple[str, ...]:
     names = ["torch", "transformers", "accelerate"]
     trained = [case for case in cases if case.target.name in FILES]
     delivered = {name for case in trained for name in case.delivered}
-    scripted = bool({SFT, DPO} & delivered) and TRAINING not in delivered
+    scripted = bool({*SCRIPTED} & delivered) and TRAINING not in delivered
     names += ["peft"] if ADAPTER in delivered or scripted else []
     names += ["trl"] if scripted or any(_is_quantised(case.plan) for case in trained) else []
     names += ["deepspeed"] if DEEPSPEED in delivered else []
@@ -148,7 +147,7 @@ def _modules(files: Iterable[str], script: str, quantised: bool) -> list[str]:
     if ADAPTER in files:
         names += ["peft"]
     if script != TRAINING:
-        names += ["datasets", "trl.trainer.sft_trainer", "trl.trainer.dpo_trainer"]
+        names += ["datasets", *(f"trl.trainer.{name}_trainer" for name in ("sft", "dpo", "reward"))]
     return [*names, "trl", _BITSANDBYTES] if quantised else names
 
 
@@ -165,10 +164,10 @@ def _refuse(case: Case, config: Mapping[str, Any]) -> None:
             f"the family {family!r} is built by code in the model's own repository "
             "(trust_remote_code), which a rehearsal does not run"
         )
-    if plan.model.kind != "causal-lm":
+    if plan.model.kind != "causal-lm" and plan.objective.kind != "reward":
         raise Unrehearsable(
-            f"only causal language models are rehearsed, and {plan.model.path} is of the kind "
-            f"{plan.model.kind}"
+            f"only causal language models and reward models are rehearsed, and {plan.model.path} "
+            f"is of the kind {plan.model.kind}"
         )
     if plan.parallel.engine == "fsdp":
         # 0.30.1 to 1.15.0 state.py `AcceleratorState.__init__`: MULTI_CPU is none of the types for

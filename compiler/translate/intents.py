@@ -77,8 +77,9 @@ _OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "temperature": "generation.temperature",
         "generator": "generation.engine",
     },
+    "reward": {},
 }
-"""For each objective with options, the slot of each."""
+"""For each objective besides supervised training, the slot of each option."""
 _SHARDING: Final = ("deepspeed", "fsdp")
 
 

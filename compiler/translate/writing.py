@@ -10,7 +10,6 @@ from msgspec import Struct, field
 from tunec.compiler.analyses.trainable import adapted_modules, name_modules
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.diagnostics.wording import joined
-from tunec.compiler.emit import unsupported
 from tunec.compiler.ir.values import show
 from tunec.compiler.lints.kinds import kind_of
 from tunec.compiler.read import WRONG_SHAPE, found_plain
@@ -29,6 +28,7 @@ from tunec.compiler.translate.faults import (
 from tunec.compiler.translate.partial import Partial, SlotNotSet
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.written_targets import is_dialect, new_places, with_places
+from tunec.compiler.unknown_releases import unsupported
 from tunec.schemas.frozen import replace
 
 _STARTING: Final = "launch."

@@ -1,15 +1,16 @@
 """TRL's methods: the method that a file is for, and the defaults of the method's config."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, fixed, in_no_plan
 from tunec.schemas.frozen import replace
+from tunec.schemas.terms import ObjectiveKind
 from tunec.targets.huggingface.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.huggingface.packages import TRL
 
-Method = Literal["sft", "dpo", "grpo"]
+Method = ObjectiveKind
 
 _SFT: Final = frozenset(
     {
@@ -53,14 +54,15 @@ _OF_PAIRS: Final = frozenset(
     }
 )
 """Values of `loss_type` that only DPO accepts of the three: trl 1.16.0 trainer/dpo_trainer.py."""
+_TUNERS: Final = frozenset({"stage", "finetuning_type"})
 _OTHERS: Final = frozenset(
     {
         *("desirable_weight", "undesirable_weight", "cpo_alpha", "simpo_gamma", "teacher_model"),
-        *("teacher_model_name_or_path", "center_rewards_coefficient", "stage", "finetuning_type"),
+        *("teacher_model_name_or_path", *_TUNERS),
     }
 )
-"""Keys of other methods (`KTOConfig`, `CPOConfig`, `GKDConfig`, `RewardConfig`), and of other
-programs' files that name a model by the same key."""
+"""Keys of other methods (`KTOConfig`, `CPOConfig`, `GKDConfig`), and of other programs' files that
+name a model by the same key."""
 
 
 _TRAINING: Final = frozenset(
@@ -85,6 +87,8 @@ def method_of(document: Json) -> Method | None:
     names = {name for name in document if isinstance(name, str)}
     if names & _GRPO:
         return "grpo"
+    if _is_of_rewards(document):
+        return "reward"
     losses = document.get("loss_type")
     is_paired = _OF_PAIRS & {
         each for each in (losses if isinstance(losses, list) else [losses]) if isinstance(each, str)
@@ -93,6 +97,16 @@ def method_of(document: Json) -> Method | None:
     if names & _DPO or (is_preference and not names & (_SFT | _OTHERS)):
         return "dpo"
     return "sft" if names & (_SFT | _TRAINING) else None
+
+
+def _is_of_rewards(document: Mapping[str, Json]) -> bool:
+    """Whether a reward model is trained: of the four scripts one alone loads a classifier.
+
+    trl 0.8.6 to 1.16.0 trainer/reward_config.py, and from 0.24 on scripts/reward.py.
+    """
+    is_other = not _TUNERS.isdisjoint(document)
+    is_scored = document.get("lora_task_type") == "SEQ_CLS"
+    return not is_other and (is_scored or "center_rewards_coefficient" in document)
 
 
 _SOURCE: Final = "trl 0.9.6 to 1.16.0 trainer/sft_config.py, dpo_config.py, grpo_config.py, from "

@@ -158,7 +158,7 @@ _CANNOT: Final = {
         "prompt-completion",
     ),
     "objective.kind": Cannot(
-        "its trainers by rewards, which Ray starts, are no part of these files",
+        "its programs for reward models and by rewards are no part of these files",
         True,
         ("sft", "dpo"),
     ),

@@ -1,4 +1,4 @@
-"""Files of TRL's further methods (KTO, reward models, RLOO, GKD, PPO): only read."""
+"""Files of TRL's further methods (KTO, RLOO, GKD, PPO): only read."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,13 +12,12 @@ from tunec.targets.trl.rows import READ_ENTRIES
 
 _MARKS: Final[Mapping[str, frozenset[str]]] = {
     "kto": frozenset({"desirable_weight", "undesirable_weight"}),
-    "reward": frozenset({"center_rewards_coefficient"}),
     "rloo": frozenset({"rloo_k", "normalize_advantages", "reward_clip_range", "token_level_kl"}),
     "gkd": frozenset({"lmbda", "seq_kd", "teacher_model_init_kwargs"}),
     "ppo": frozenset({"num_ppo_epochs", "cliprange_value", "vf_coef"}),
 }
-"""Keys that only one class has: trl 0.8.6 to 1.16.0 trainer/kto_config.py, reward_config.py,
-rloo_config.py, gkd_config.py (from 0.29 on experimental/gkd), ppo_config.py until 1.15. RLOO shares
+"""Keys that only one class has: trl 0.8.6 to 1.16.0 trainer/kto_config.py, rloo_config.py,
+ gkd_config.py (from 0.29 on experimental/gkd), ppo_config.py until 1.15. RLOO shares
 some keys with PPO, and is tried first."""
 _OF_OTHERS: Final = frozenset({"base_model", "stage", "finetuning_type", "rl"})
 """Keys of Axolotl and LLaMA-Factory, whose files have some of these keys too."""

@@ -1,7 +1,8 @@
-"""How `trl grpo` loads the model: until 0.25 by `model_init_kwargs`, then by ModelConfig.
+"""How `trl grpo` and `trl reward` load the model: by `model_init_kwargs`, then by ModelConfig.
 
 In 0.20 and 0.21 scripts/grpo.py calls `from_pretrained` with a name and `trust_remote_code` only.
-From 0.22 to 0.25 it passes the trainer a name, which loads it with `model_init_kwargs`.
+From 0.22 to 0.25 it passes the trainer a name, which loads it with `model_init_kwargs`, as
+scripts/reward.py does from 0.24 to 1.4.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,12 +28,11 @@ _TRAINER: Final = (
 _BITS: Final = f"{_KWARGS}.quantization_config"
 
 
-def by_keys(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Rows of ModelConfig in the releases whose script reads them."""
+def by_keys(entries: Iterable[Entry], first: str = _BY_KEYS) -> Iterator[Entry]:
+    """Rows of ModelConfig from the first release whose script reads them."""
     for each in entries:
-        if each.until is None or Version(each.until) > Version(_BY_KEYS):
-            since = max(each.since or "0", _BY_KEYS, key=Version)
-            yield replace(each, since=since)
+        if each.until is None or Version(each.until) > Version(first):
+            yield replace(each, since=max(each.since or "0", first, key=Version))
 
 
 def _fixed(slot: str, value: Any, when: Callable[[Plan], bool] = in_every_plan) -> Entry:
@@ -63,14 +63,7 @@ def _read_format(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"quantization.format": "int8" if eight else "none"}
 
 
-def _loaded(
-    key: str,
-    slot: str,
-    when: Callable[[Plan], bool] = in_every_plan,
-    *,
-    since: str = _BY_TRAINER,
-    until: str = _BY_KEYS,
-) -> Entry:
+def _loaded(key: str, slot: str, source: str, when: Callable[[Plan], bool]) -> Entry:
     """A row for a dtype argument of `from_pretrained`."""
     words = {word: dtype for dtype, word in DTYPES.items()}
 
@@ -81,14 +74,14 @@ def _loaded(
         dtype = words.get(str(found[key]).removeprefix("torch."))
         return {} if dtype is None else {slot: dtype}
 
-    return Entry((key,), (slot,), write, read, _TRAINER, since, until, when=when, package=TRL)
+    return Entry((key,), (slot,), write, read, source, when=when, package=TRL)
 
 
 def _is_whole(plan: Plan) -> bool:
     return not is_quantised(plan)
 
 
-def _weights(name: str, since: str, until: str) -> tuple[Entry, ...]:
+def _weights(name: str, source: str) -> tuple[Entry, Entry]:
     """Rows for the dtype of the weights; TRL makes those fp32 that are not quantized."""
     key = f"{_KWARGS}.{name}"
 
@@ -96,52 +89,52 @@ def _weights(name: str, since: str, until: str) -> tuple[Entry, ...]:
         return DTYPES[plan.quantization.compute]
 
     return (
-        _loaded(key, "states.weights", _is_whole, since=since, until=until),
-        derived(key, write, _TRAINER, since=since, until=until, when=is_quantised, package=TRL),
+        _loaded(key, "states.weights", source, _is_whole),
+        derived(key, write, source, when=is_quantised, package=TRL),
     )
 
 
-_BY_ARGUMENTS: Final = (
-    *_weights("torch_dtype", _BY_TRAINER, "0.23"),
-    *_weights("dtype", "0.23", _BY_KEYS),
-    same(
-        f"{_KWARGS}.attn_implementation",
-        "attention.implementation",
-        _TRAINER,
-        since=_BY_TRAINER,
-        until=_BY_KEYS,
-        package=TRL,
-    ),
-    Entry(
-        tuple(f"{_BITS}.{key}" for key in ("load_in_4bit", "load_in_8bit", "bnb_4bit_quant_type")),
-        ("quantization.format",),
-        _write_format,
-        _read_format,
-        _TRAINER,
-        since=_BY_TRAINER,
-        until=_BY_KEYS,
-        absent=(("0", {"quantization.format": "none"}),),
-        package=TRL,
-    ),
-    same(
-        f"{_BITS}.bnb_4bit_use_double_quant",
-        "quantization.double",
-        _TRAINER,
-        since=_BY_TRAINER,
-        until=_BY_KEYS,
-        absent=(("0", False),),
-        when=in_four_bits,
-        package=TRL,
-    ),
-    _loaded(f"{_BITS}.bnb_4bit_compute_dtype", "quantization.compute", in_four_bits),
-    replace(
-        _loaded(f"{_BITS}.bnb_4bit_quant_storage", "quantization.storage", in_four_bits),
-        absent=(("0", {"quantization.storage": None}),),
-    ),
-    replace(
-        fixed("model.trust_remote_code", False, _TRAINER, package=TRL),
-        since=_BY_TRAINER,
-        until=_BY_KEYS,
-    ),
-)
-LOADING: Final = (*_BY_SCRIPT, *_BY_ARGUMENTS)
+def by_arguments(source: str, first: str, end: str) -> Iterator[Entry]:
+    """Rows of `model_init_kwargs` in the releases whose script reads no key of ModelConfig.
+
+    `source` names them; `end` is the first release whose script does.
+    """
+    attention = f"{_KWARGS}.attn_implementation"
+    storage = _loaded(
+        f"{_BITS}.bnb_4bit_quant_storage", "quantization.storage", source, in_four_bits
+    )
+    rows = (
+        *(replace(each, until="0.23") for each in _weights("torch_dtype", source)),
+        *(replace(each, since="0.23") for each in _weights("dtype", source)),
+        same(attention, "attention.implementation", source, package=TRL),
+        Entry(
+            tuple(
+                f"{_BITS}.{key}" for key in ("load_in_4bit", "load_in_8bit", "bnb_4bit_quant_type")
+            ),
+            ("quantization.format",),
+            _write_format,
+            _read_format,
+            source,
+            absent=(("0", {"quantization.format": "none"}),),
+            package=TRL,
+        ),
+        same(
+            f"{_BITS}.bnb_4bit_use_double_quant",
+            "quantization.double",
+            source,
+            absent=(("0", False),),
+            when=in_four_bits,
+            package=TRL,
+        ),
+        _loaded(f"{_BITS}.bnb_4bit_compute_dtype", "quantization.compute", source, in_four_bits),
+        replace(storage, absent=(("0", {"quantization.storage": None}),)),
+        fixed("model.trust_remote_code", False, source, package=TRL),
+    )
+    for each in rows:
+        since = max(each.since or "0", first, key=Version)
+        until = min(each.until or end, end, key=Version)
+        if Version(since) < Version(until):
+            yield replace(each, since=since, until=until)
+
+
+LOADING: Final = (*_BY_SCRIPT, *by_arguments(_TRAINER, _BY_TRAINER, _BY_KEYS))

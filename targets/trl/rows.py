@@ -61,13 +61,13 @@ _SFT: Final = tuple(
 _OWN: Final = frozenset(
     {*map(id, (*SAMPLES, *LOSS, *OFFLOADING, *WIDENING)), id(TRL_LEARNING_RATE)}
 )
-_SHARED: Final = tuple(
+SHARED: Final = tuple(
     row for each in _ENTRIES if id(each) not in _OWN for row in map(transformers_row, _listed(each))
 )
 """Rows for data set, model, adapter and the Trainer's arguments."""
 
 
-def _key(
+def trl_key(
     key: str,
     slot: str,
     source: str,
@@ -75,19 +75,21 @@ def _key(
     *,
     since: str | None = None,
 ) -> Entry:
+    """A row of TRL's own key, whose releases are those of TRL."""
     return same(key, slot, source, since=since, absent=absent, package=TRL)
 
 
-def _rate(source: str, absent: tuple[tuple[str, float], ...]) -> Entry:
-    return _key("learning_rate", _RATE, source, absent)
+def rate_of(source: str, absent: tuple[tuple[str, float], ...]) -> Entry:
+    """The row of the learning rate, whose default each method has of its own."""
+    return trl_key("learning_rate", _RATE, source, absent)
 
 
-def _nothing_packed(source: str) -> Entry:
+def nothing_packed(source: str) -> Entry:
     """A row for scripts that do not pack samples."""
     return fixed("data.packing", False, source, package=TRL)
 
 
-def _only(kind: str, since: str, why: str) -> tuple[Entry, Entry]:
+def only_for(kind: str, since: str, why: str) -> tuple[Entry, Entry]:
     """The script's objective; before `since` no key expresses it, and a plan is refused."""
     slots = ("objective.kind",)
     nothing = Entry((), slots, lambda _: {}, lambda _: {}, why, until=since, package=TRL)
@@ -116,7 +118,7 @@ def _path(source: str) -> tuple[Entry, Entry]:
 # ── dpo ──────────────────────────────────────────────────────────────────────────────────────────
 
 _DPO_LENGTH: Final = replace(
-    _key("max_length", _SEQUENCE, f"{_DPO}: prompt and completion together"),
+    trl_key("max_length", _SEQUENCE, f"{_DPO}: prompt and completion together"),
     absent=(("0.8", {_SEQUENCE: 512}), ("0.9", {}), ("0.14", {_SEQUENCE: 1024})),
 )
 _DPO_PROMPT: Final = derived(
@@ -187,7 +189,7 @@ def _read_dropout(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"adapter.dropout": found.get("lora_dropout", 0.05) if is_kept else 0.0}
 
 
-_DROPOUT: Final = Entry(
+DROPOUT: Final = Entry(
     ("lora_dropout", "disable_dropout"),
     ("adapter.dropout",),
     _write_dropout,
@@ -225,7 +227,9 @@ _LENGTHS: Final = (
         until="0.28",
         package=TRL,
     ),
-    _key("max_completion_length", _COMPLETION, _GRPO, (("0.28", 256), ("1.10", 512)), since="0.28"),
+    trl_key(
+        "max_completion_length", _COMPLETION, _GRPO, (("0.28", 256), ("1.10", 512)), since="0.28"
+    ),
 )
 
 
@@ -254,9 +258,9 @@ _SHARE: Final = "vllm_gpu_memory_utilization"
 _BY_TRANSFORMERS: Final = {"generation.engine": "transformers", "generation.device_share": 0.0}
 
 _ANSWERS: Final = (
-    _key("num_generations", "generation.samples", _GRPO, ((ALWAYS, 8),)),
+    trl_key("num_generations", "generation.samples", _GRPO, ((ALWAYS, 8),)),
     *_LENGTHS,
-    _key("temperature", "generation.temperature", _GRPO, ((ALWAYS, 0.9), ("0.18", 1.0))),
+    trl_key("temperature", "generation.temperature", _GRPO, ((ALWAYS, 0.9), ("0.18", 1.0))),
     Entry(
         ("use_vllm", "vllm_mode", _SHARE),
         tuple(_BY_TRANSFORMERS),
@@ -277,7 +281,7 @@ def _sleeps_beside(plan: Plan) -> bool:
 
 
 _ANSWERS_IN_TURN: Final = replace(
-    _key(
+    trl_key(
         _SLEEP,
         "generation.engine_sleeps",
         f"{_GRPO}: trl 0.23.1 to 1.16.0",
@@ -296,10 +300,12 @@ def _read_rewards(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 _REWARDED: Final = (
-    _key("beta", "objective.beta", _GRPO, ((ALWAYS, 0.04), ("0.19", 0.0))),
-    _key("loss_type", "objective.loss", _GRPO, (("0.17", "bnpo"), ("0.22", "dapo")), since="0.17"),
+    trl_key("beta", "objective.beta", _GRPO, ((ALWAYS, 0.04), ("0.19", 0.0))),
+    trl_key(
+        "loss_type", "objective.loss", _GRPO, (("0.17", "bnpo"), ("0.22", "dapo")), since="0.17"
+    ),
     replace(
-        _key(
+        trl_key(
             "reward_funcs",
             "objective.rewards",
             "trl 0.18.2 to 1.16.0 scripts/grpo.py `GRPOScriptArguments`",
@@ -335,19 +341,19 @@ SFT_ENTRIES: Final = (
     ),
 )
 READ_ENTRIES: Final = (
-    *_SHARED,
-    _rate("trl 0.8.6 to 1.16.0 trainer/kto_config.py, reward_config.py, rloo_config.py", ()),
+    *SHARED,
+    rate_of("trl 0.8.6 to 1.16.0 trainer/kto_config.py, rloo_config.py", ()),
 )
 """Rows that the files of further methods share with the written ones."""
 DPO_ENTRIES: Final = (
-    *(_DROPOUT if each.keys == ("lora_dropout",) else each for each in _SHARED),
+    *(DROPOUT if each.keys == ("lora_dropout",) else each for each in SHARED),
     *widening("0.29"),
-    _rate(_DPO, ((ALWAYS, 5e-5), ("0.12", 1e-6))),
+    rate_of(_DPO, ((ALWAYS, 5e-5), ("0.12", 1e-6))),
     _DPO_LENGTH,
     _DPO_PROMPT,
-    _nothing_packed(_DPO),
-    *_only("dpo", "0.9", f"{_DPO}: no config of its own before 0.9"),
-    _key("beta", "objective.beta", _DPO, ((ALWAYS, 0.1),)),
+    nothing_packed(_DPO),
+    *only_for("dpo", "0.9", f"{_DPO}: no config of its own before 0.9"),
+    trl_key("beta", "objective.beta", _DPO, ((ALWAYS, 0.1),)),
     _pair_loss(several=False),
     _pair_loss(several=True),
     _REFERENCE,
@@ -360,18 +366,19 @@ _LOADED: Final = frozenset(
 """Keys of ModelConfig for loading the model."""
 
 
-def _loads(entry: Entry) -> bool:
+def loads(entry: Entry) -> bool:
+    """Whether a row's keys say how the model is loaded."""
     return bool(_LOADED & {*entry.keys}) or entry.slots == ("quantization.storage",)
 
 
 GRPO_ENTRIES: Final = (
-    *(each for each in _SHARED if not _loads(each)),
-    *by_keys(each for each in _SHARED if _loads(each)),
+    *(each for each in SHARED if not loads(each)),
+    *by_keys(each for each in SHARED if loads(each)),
     *LOADING,
     *WIDENING,
-    _rate(_GRPO, ((ALWAYS, 1e-6),)),
-    _nothing_packed(_GRPO),
-    *_only(
+    rate_of(_GRPO, ((ALWAYS, 1e-6),)),
+    nothing_packed(_GRPO),
+    *only_for(
         "grpo",
         "0.20",
         "trl 0.18.2 and 0.19.1 scripts/grpo.py `main` hands on `reward_model`, which nothing sets "

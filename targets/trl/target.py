@@ -31,7 +31,6 @@ from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
 from tunec.targets.huggingface.sft import SFT
 from tunec.targets.huggingface.target import CANNOT, compute_dtype
 from tunec.targets.huggingface.training import optimizer_packages
-from tunec.targets.rows import is_supervised
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
     evaluating_by_loss,
@@ -42,6 +41,7 @@ from tunec.targets.trl.handbook import CARRIES
 from tunec.targets.trl.handbook import LEAVES as HANDBOOKS
 from tunec.targets.trl.packages import companions, schema_of
 from tunec.targets.trl.refusals import REFUSALS
+from tunec.targets.trl.reward_rows import REWARD_ENTRIES
 from tunec.targets.trl.rows import DPO_ENTRIES, GRPO_ENTRIES, SFT_ENTRIES
 
 
@@ -64,9 +64,10 @@ def _file(method: Method, entries: tuple[Entry, ...], *, shared_keys: bool = Tru
 SFT_CONFIG: Final = replace(_file("sft", SFT_ENTRIES), when=SFT.when, defaults=every_token)
 DPO_CONFIG: Final = _file("dpo", DPO_ENTRIES)
 GRPO_CONFIG: Final = _file("grpo", GRPO_ENTRIES, shared_keys=False)
+REWARD_CONFIG: Final = _file("reward", REWARD_ENTRIES, shared_keys=False)
 
 CARD: Final = card_of("trl", in_every_plan)
-TEMPLATE: Final = plain_template(is_supervised)
+TEMPLATE: Final = plain_template(lambda plan: plan.objective.kind in ("sft", "reward"))
 
 _KINDS: Final = ("causal-lm", "vision-language")
 _UNTOUCHED: Final = Cannot("it has no effect under this objective")
@@ -82,7 +83,8 @@ _CANNOT: Final = {
         "text",
     ),
     **taking_the_tokenizers_template(
-        "`trl sft` is given a template from 0.19 on; `trl dpo` and `trl grpo` are given none"
+        "`trl sft` is given a template from 0.19 on, and `trl reward` from 0.24; `trl dpo` and "
+        "`trl grpo` are given none"
     ),
     "generation.engine_sleeps": Cannot(
         "from 0.23 on TRL lets vLLM sleep, where it is on the devices that train", True, (False,)
@@ -93,7 +95,9 @@ _CANNOT: Final = {
     "objective.reference": Cannot("the trainer takes it by itself, as beta and adapters say"),
     "generation.prompt": Cannot("from 0.28 on the data bounds the prompts"),
     "loss.path": Cannot("`trl sft` writes no file for it"),
-    "model.kind": Cannot("`trl sft` trains models that write text", True, _KINDS),
+    "model.kind": Cannot(
+        "its scripts train models that write text, and reward models", True, _KINDS
+    ),
 }
 
 
@@ -147,6 +151,7 @@ TARGET: Final = Target(
         SFT_CONFIG,
         DPO_CONFIG,
         GRPO_CONFIG,
+        REWARD_CONFIG,
         CARD,
         TEMPLATE,
         ds_config(TRAINER, when=on_deepspeed),

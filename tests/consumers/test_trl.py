@@ -1,4 +1,4 @@
-"""What releases of TRL really make of the files of `trl sft`, `trl dpo` and `trl grpo`."""
+"""What releases of TRL really make of the files of `trl sft`, `dpo`, `grpo` and `reward`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 from packaging.version import Version
-from tests.plans import DPO, GRPO, plan_of
+from tests.plans import DPO, GRPO, REWARD, plan_of
 
 from tunec.compiler.consumers.sets import releases
 from tunec.compiler.emit import emit
@@ -22,13 +22,15 @@ from tunec.targets.trl.target import TARGET
 SETS = releases("trl")
 VERSIONS = tuple(known.version for known in SETS)
 NEW = tuple(each for each in VERSIONS if Version(each) >= Version("0.22"))
-WITH_GRPO = tuple(each for each in VERSIONS if Version(each) >= Version("0.14"))
-METHODS = ("sft", "dpo", "grpo")
+SINCE = {"grpo": Version("0.14"), "reward": Version("0.24")}
+"""The first releases with the later scripts."""
+METHODS = ("sft", "dpo", "grpo", "reward")
 BARE = "model_name_or_path: model\noutput_dir: out\ndataset_name: data\nuse_cpu: true\n"
 FILES: Mapping[tuple[str, str], str] = {
     ("sft", "bare"): BARE,
     ("dpo", "bare"): BARE,
     ("grpo", "bare"): BARE,
+    ("reward", "bare"): BARE,
     ("sft", "half"): f"{BARE}fp16: true\n".replace("use_cpu: true\n", ""),
     ("sft", "no half"): f"{BARE}fp16: false\n",
     ("sft", "unknown"): f"{BARE}lerning_rate: 0.1\n",
@@ -36,6 +38,8 @@ FILES: Mapping[tuple[str, str], str] = {
     ("sft", "of dpo"): f"{BARE}beta: 0.1\n",
     ("dpo", "own"): f"{BARE}beta: 0.25\nuse_peft: true\nlora_r: 4\nlora_target_modules: [q, v]\n",
     ("grpo", "own"): f"{BARE}num_generations: 4\nmax_completion_length: 64\n",
+    ("reward", "own"): f"{BARE}center_rewards_coefficient: 0.01\ndisable_dropout: false\n",
+    ("reward", "of dpo"): f"{BARE}beta: 0.1\n",
     ("grpo", "of sft"): f"{BARE}packing: true\n",
     ("grpo", "of split groups"): (
         f"{BARE}eval_strategy: steps\neval_steps: 10\ndo_eval: true\n"
@@ -56,6 +60,10 @@ PLANS: Mapping[str, Plan] = {
     "grpo by vllm": plan_of(
         ON_HUB, GRPO, {"generation.engine": "vllm_colocate", "generation.device_share": 0.25}
     ),
+    "reward": plan_of(ON_HUB, REWARD),
+    "reward of a whole model": plan_of(
+        ON_HUB, REWARD, {"adapter.kind": "none", "adapter.also_train": ()}
+    ),
 }
 ONLY_PIECES = Version("1.15")
 RUNS: Mapping[str, tuple[str, str]] = {
@@ -66,6 +74,8 @@ RUNS: Mapping[str, tuple[str, str]] = {
     "dpo, precomputed": ("1.9", "9"),
     "grpo": ("0.27", "9"),
     "grpo by vllm": ("0.27", "9"),
+    "reward": ("0.24", "9"),
+    "reward of a whole model": ("0.24", "9"),
 }
 """The releases in which a plan can be said, from the first to before the last."""
 SAID = [
@@ -79,7 +89,7 @@ SAID = [
 
 def planned(name: str, version: str) -> Plan:
     """The plan as that release computes its loss, where the name does not say how."""
-    if name in ("liger", "pieces"):
+    if name in ("liger", "pieces") or PLANS[name].objective.kind == "reward":
         return PLANS[name]
     path = "chunked" if Version(version) >= ONLY_PIECES else "full"
     return replace(PLANS[name], loss=Loss(path))
@@ -140,7 +150,7 @@ class TestEveryRelease:
 
     def test_what_absence_means_is_what_it_does(self, version, value):
         for method in METHODS:
-            if method == "grpo" and version not in WITH_GRPO:
+            if Version(version) < SINCE.get(method, Version("0")):
                 continue
             said = slots(method, BARE, version)
             for slot, key in ABSENT.items():
@@ -171,8 +181,11 @@ class TestEveryRelease:
         assert value(version, "dpo own", "beta") == 0.25
         assert answer(version, "dpo own")["adapter"]["r"] == 4
         assert slots("dpo", FILES["dpo", "own"], version)["adapter.rank"] == 4
-        if version in WITH_GRPO:
+        if Version(version) >= SINCE["grpo"]:
             assert value(version, "grpo own", "num_generations") == 4
+        if Version(version) >= SINCE["reward"]:
+            assert value(version, "reward own", "center_rewards_coefficient") == 0.01
+            assert answer(version, "reward of dpo")["refused"] is not None
 
 
 @pytest.mark.parametrize(("version", "name"), SAID)
@@ -283,6 +296,9 @@ def slots(method: str, content: str, version: str) -> dict[str, Any]:
         (f"{BARE}precompute_ref_log_probs: true\n", "dpo.yaml"),
         (FILES["grpo", "own"], "grpo.yaml"),
         (f"{BARE}use_vllm: true\nbeta: 0.0\n", "grpo.yaml"),
+        (FILES["reward", "own"], "reward.yaml"),
+        (f"{BARE}use_peft: true\nlora_task_type: SEQ_CLS\n", "reward.yaml"),
+        ("base_model: model\ncenter_rewards_coefficient: 0.1\n", None),
         ("output_dir: out\nlearning_rate: 0.1\n", None),
         ("model_name_or_path: model\nstage: dpo\nbeta: 0.1\nfinetuning_type: lora\n", None),
     ],

@@ -9,6 +9,7 @@ from tests.tables import rows
 import tunec
 from tunec.compiler.analyses import liger
 from tunec.compiler.passes.fit.answers import preference_of, written_of
+from tunec.schemas.objective_facts import OBJECTIVES
 from tunec.targets.registry import REGISTRY
 
 GRPO = {"grpo": {"rewards": ["accuracy_reward"], "samples": 6, "completion": 256}}
@@ -105,6 +106,18 @@ def test_the_reference_and_the_rate_follow_from_objective_and_method(
     assert plan.loss.path == "chunked"
 
 
+@pytest.mark.parametrize(
+    ("method", "rate", "head"), [("lora", 1e-4, ("score",)), ("full", 1e-5, ())]
+)
+def test_a_reward_model_brings_its_head(method, rate, head):
+    plan = decided(method=method, objective="reward", software={"trl": "1.16.0"})
+    assert (plan.model.kind, plan.loss.path) == ("sequence-classifier", "full")
+    assert (plan.objective.loss, plan.objective.reference) == ("sigmoid", "none")
+    assert (plan.optimizer.learning_rate, plan.adapter.also_train) == (rate, head)
+    one = {"sequence_classification": {"labels": 1}}
+    assert decided(method=method, objective="reward", task=one, software={"trl": "1.16.0"}) == plan
+
+
 def test_trl_before_1_15_computes_all_logits_of_answers():
     assert decided(objective="dpo", software={"trl": "1.9.2"}).loss.path == "full"
     found = planned(objective="dpo", software={"trl": "1.16.0"}, pin={"loss.path": "full"})
@@ -140,7 +153,7 @@ def test_pins_that_contradict_each_other_break_an_invariant(pins):
     assert codes(found) & {"E0402", "E0804"}
 
 
-@pytest.mark.parametrize("asked", ["sft", "dpo", GRPO])
+@pytest.mark.parametrize("asked", ["sft", "dpo", GRPO, "reward"])
 def test_every_slot_pinned_is_the_same_plan(asked):
     plan = decided(objective=asked)
     assert decided(objective=asked, pin=pins_of(plan)) == plan
@@ -214,12 +227,15 @@ def test_vllm_takes_its_share_of_each_device():
     assert "generation" not in server.memory.phases
 
 
-def test_a_pair_takes_twice_the_time_of_a_text():
+@pytest.mark.parametrize("objective", ["dpo", "reward"])
+def test_a_pair_takes_twice_the_time_of_a_text(objective):
     pins = {"batch.micro": 1, "parallel.engine": "ddp", "activation_checkpointing.mode": "none"}
     asked = {"batch": {"global": 16}, "pin": pins, "software": {"trl": "1.16.0"}}
     # long enough that one text keeps all units of the device busy
     asked |= {"data": {"train": "train.jsonl", "samples": 1000, "sequence": 4096}}
-    texts, pairs = planned(**asked), planned(objective="dpo", **asked)
+    one_number = {"sequence_classification": {"labels": 1}}
+    texts = planned(task=one_number if objective == "reward" else None, **asked)
+    pairs = planned(objective=objective, **asked)
     # the products' weights are read once for both
     one, two = (each.time.terms["forward"] for each in (texts, pairs))
     assert 1.8 * one < two < 2 * one
@@ -250,6 +266,29 @@ def test_other_trainers_refuse_answers_with_the_reason(target, reason):
     notes = [note for each in compiled.diagnostics if each.id == "E0901" for note in each.notes]
     assert any(reason in note for note in notes)
     assert not compiled.artifacts
+
+
+@pytest.mark.parametrize("target", ["huggingface", "axolotl", "llamafactory", "nemo-automodel"])
+def test_a_reward_model_is_one_fault_that_names_who_trains_it(target):
+    """What the objective brings, such as its loss and its head, is no fault of its own."""
+    data = {"train": "train.jsonl", "samples": 1000, "sequence": 1024}
+    spec = {"tunec": 1, "model": "qwen3-8b", "method": "lora", "objective": "reward", "data": data}
+    compiled = tunec.compile(spec | {"hardware": "a100-80g-x1"}, targets=[target])
+    (fault,) = (each for each in compiled.diagnostics if each.id == "E0901")
+    assert "cannot express objective.kind reward" in fault.message
+    assert "compile to trl" in fault.help
+
+
+def test_who_writes_an_objective_is_known():
+    for kind, facts in OBJECTIVES.items():
+        rows = {
+            target.name
+            for target in map(REGISTRY.__getitem__, REGISTRY.names())
+            for file in target.files
+            for row in file.entries
+            if {"objective.kind": kind} in [dict(values) for _, values in row.absent]
+        }
+        assert not facts.written_by or set(facts.written_by) == rows
 
 
 @pytest.mark.parametrize("name", [name for name in REGISTRY.names() if name != "trl"])

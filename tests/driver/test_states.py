@@ -50,7 +50,11 @@ def test_states_are_those_of_a_real_run(row, expected):
 
 @pytest.mark.parametrize(
     ("objective", "trl", "trainable"),
-    [("sft", "0.27.2", "bf16"), ("dpo", "0.28.0", "fp32"), ("dpo", "0.29.1", "bf16")],
+    [
+        ("sft", "0.27.2", "bf16"),
+        *(("dpo", "0.28.0", "fp32"), ("dpo", "0.29.1", "bf16")),
+        *(("reward", "0.25.1", "fp32"), ("reward", "0.26.2", "bf16")),
+    ],
 )
 def test_trl_casts_adapters_over_a_quantised_base_by_trainer(objective, trl, trainable):
     found = planned(
@@ -178,7 +182,7 @@ def test_a_sum_that_the_engine_has_in_fp32_alone_is_not_narrowed(budget):
     assert found.plan.states.gradients == "fp32"
 
 
-@pytest.mark.parametrize(("objective", "runs"), [("sft", True), ("dpo", False)])
+@pytest.mark.parametrize(("objective", "runs"), [("sft", True), ("dpo", False), ("reward", True)])
 def test_trl_before_0_29_makes_norms_fp32_beside_packed_pairs(objective, runs):
     """trl 0.17 trainer/dpo_trainer.py prepares for bits whatever FSDP is to shard; the others ask
     where the packed base lies (`is_sharded_qlora`)."""

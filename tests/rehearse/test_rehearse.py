@@ -133,6 +133,19 @@ def test_preferences_are_trained_towards_as_planned(tmp_path, capsys):
     assert checks["batch.micro"]["status"] == "same", "a pair is one sample"
 
 
+def test_a_reward_model_is_trained_as_planned(tmp_path, capsys):
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(SPEC | {"method": "lora", "objective": "reward", "pin": DDP}))
+    code, found = rehearse(capsys, path, "--target", "trl")
+    assert found["refused"] is None
+    assert differing(found) == {}
+    assert code == 0
+    checks = by_slot(found)
+    assert checks["objective.kind"]["found"] == "reward"
+    assert checks["adapter.trainable_parameters"]["status"] == "same", "the head is one of them"
+    assert checks["batch.micro"]["status"] == "same", "a pair is one sample"
+
+
 def test_a_file_of_trl_that_disagrees_with_the_plan_is_found_out(spec, capsys):
     path = spec("lora", DDP)
     out = path.parent / "out"

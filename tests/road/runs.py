@@ -233,6 +233,13 @@ RUNS: Final = (
     ),
     Run("preferences", 7, {"method": "lora", "objective": "dpo"}, form="pairs", always=True),
     Run("preferences in full", 7, {"method": "full", "objective": "dpo"}, form="pairs"),
+    Run("a reward model", 7, {"method": "lora", "objective": "reward"}, form="pairs", always=True),
+    Run(
+        "a reward model in full",
+        14,
+        {"method": "full", "objective": "reward", "train": {"epochs": 2}, **_zero(2)},
+        form="pairs",
+    ),
     Run(
         "rewarded answers",
         25,

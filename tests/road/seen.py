@@ -41,6 +41,8 @@ class Seen:
     """Files of weights that were loaded."""
     adapted: frozenset[str]
     """Modules with an adapter, by their paths in the base model."""
+    beside: frozenset[str]
+    """Modules that were saved in full beside the adapters."""
 
     @property
     def world(self) -> int:
@@ -57,6 +59,7 @@ def seen(journey: Journey) -> Seen:
         checkpoints=checkpoints_in(journey.output),
         loaded=loaded(journey),
         adapted=adapted(journey.output),
+        beside=_beside(journey.output),
     )
 
 
@@ -99,12 +102,23 @@ def loaded(journey: Journey) -> tuple[Path, ...]:
 
 def adapted(output: Path) -> frozenset[str]:
     """Modules whose adapters were saved, by their paths in the base model."""
+    return frozenset(each.partition(".lora_")[0] for each in _saved(output) if ".lora_" in each)
+
+
+def _beside(output: Path) -> frozenset[str]:
+    return frozenset(
+        each.removesuffix(".weight") for each in _saved(output) if ".lora_" not in each
+    )
+
+
+def _saved(output: Path) -> frozenset[str]:
+    """The tensors that an adapter's file holds, by their paths in the base model."""
     file = output / "adapter_model.safetensors"
     if not file.exists():
         return frozenset()
     with safe_open(file, "np") as tensors:
-        names = [name.removeprefix("base_model.model.") for name in tensors.keys()]  # noqa: SIM118
-    return frozenset(name.partition(".lora_")[0] for name in names)
+        names = tensors.keys()
+    return frozenset(name.removeprefix("base_model.model.") for name in names)
 
 
 def packed(log: str) -> Mapping[str, str]:

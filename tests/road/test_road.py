@@ -3,6 +3,7 @@
 What the trainer itself says is compared with the plan and with what the data and the spec come to.
 """
 
+import json
 import math
 import re
 from collections.abc import Iterable
@@ -40,6 +41,9 @@ def test_a_bundle_trains_what_was_asked(run, travelled):
     assert told.loaded == (model / "model.safetensors",)
     modules = linear_modules(model)
     assert told.adapted == planned_adapters(journey.plan, modules)
+    assert told.beside == {*journey.plan["adapter.also_train"]}
+    if journey.plan["objective.kind"] == "reward":
+        gives_one_number(journey)
     form = journey.plan["quantization.format"]
     assert packed(journey.log) == (dict.fromkeys(modules, form) if form == "nf4" else {})
     agrees_with_engine(journey)
@@ -104,6 +108,20 @@ def rows_of(run: Run, journey: Journey) -> int:
     said = tunec(journey.project, "explain", "spec.yaml", "schedule.steps")
     (rows,) = re.findall(r"decided by schedule-training: ([\d,]+) rows \(", said)
     return int(rows.replace(",", ""))
+
+
+def gives_one_number(journey: Journey) -> None:
+    """A reward model was trained on pairs, and is loaded as one again."""
+    from transformers import AutoConfig
+
+    assert re.search(r"'accuracy': .*'margin': ", journey.log)
+    adapter = journey.output / "adapter_config.json"
+    if adapter.exists():
+        assert json.loads(adapter.read_text("utf-8"))["task_type"] == "SEQ_CLS"
+        return
+    config = AutoConfig.from_pretrained(journey.output)
+    assert config.architectures == ["LlamaForSequenceClassification"]
+    assert config.num_labels == 1
 
 
 def agrees_with_plan(told: Seen, plan: Plan) -> None:

@@ -43,7 +43,7 @@ def found(artifact: Artifact) -> Mapping[str, Found]:
 def cases(draw: st.DrawFn) -> tuple[str, str, Plan]:
     name = draw(st.sampled_from(NAMES))
     release = draw(st.sampled_from(TARGETS[name].releases))
-    objectives = ("sft", "dpo", "grpo") if name == "trl" else ("sft",)
+    objectives = ("sft", "dpo", "grpo", "reward") if name == "trl" else ("sft",)
     engine = "deepspeed" if name == "deepspeed" else None
     predictions = ("loss", "logits", "answers") if name == "huggingface" else ("loss",)
     return name, release, draw(plans(engine, objectives, predictions))

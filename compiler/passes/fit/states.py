@@ -237,8 +237,16 @@ def prepares_for_bits(workload: Workload) -> bool:
     models/utils.py), but not for pairs (trainer/dpo_trainer.py until 0.28).
     """
     trl = workload.version("trl")
+    return _is_dpo(workload) and trl is not None and not makes_adapters_bf16(trl, of_pairs=True)
+
+
+def _is_dpo(workload: Workload) -> bool:
+    """Whether pairs are for DPO's trainer, and not for that of reward models, which is as SFT's.
+
+    trl 0.25.1 and 0.26.2 trainer/reward_trainer.py `__init__`.
+    """
     of_pairs = workload.preference is not None and workload.preference.sequences > 1
-    return of_pairs and trl is not None and not makes_adapters_bf16(trl, of_pairs=True)
+    return of_pairs and workload.architecture.kind != "sequence-classifier"
 
 
 def _by_trl(states: States, workload: Workload) -> States:
@@ -253,8 +261,7 @@ def _by_trl(states: States, workload: Workload) -> States:
     trl, name = workload.version("trl"), workload.optimizer.name
     if trl is None:
         return states
-    of_pairs = workload.preference is not None and workload.preference.sequences > 1
-    if not makes_adapters_bf16(trl, of_pairs=of_pairs):
+    if not makes_adapters_bf16(trl, of_pairs=_is_dpo(workload)):
         return replace(states, weights="fp32")
     moments = _pure_bf16(name).optimizer
     return replace(states, trainable="bf16", gradients="bf16", optimizer=moments)

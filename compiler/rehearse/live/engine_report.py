@@ -195,8 +195,9 @@ def _dtypes(tensors: Iterable[Any]) -> list[str]:
 
 def _objective(trainer: Any) -> dict[str, Any]:
     """The objective of TRL's trainer, by the class of its arguments (trl 1.16.0)."""
-    if type(trainer.args).__name__ != "DPOConfig":
-        return {"kind": "sft", "reference": "none"}
+    name = type(trainer.args).__name__
+    if name != "DPOConfig":
+        return {"kind": "reward" if name == "RewardConfig" else "sft", "reference": "none"}
     losses = trainer.args.loss_type
     before = trainer.args.precompute_ref_log_probs
     resident = getattr(trainer, "ref_model", None) is not None

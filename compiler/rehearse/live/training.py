@@ -73,6 +73,10 @@ def _spoil(trainer: Any) -> None:
             each.data.fill_(7.0)
 
 
+_REWARD: Final = "reward.yaml"
+_WRITING: Final = transformers.AutoModelForCausalLM
+
+
 def build(question: Mapping[str, Any], arguments: Any, quantization: Any = None) -> torch.nn.Module:
     """The model as a training script builds it from model_args.yaml and adapter_config.json.
 
@@ -84,9 +88,9 @@ def build(question: Mapping[str, Any], arguments: Any, quantization: Any = None)
     config = transformers.CONFIG_MAPPING[content["model_type"]].from_dict(content)
     config.use_cache = False
     dtype = getattr(torch, question["dtype"])
-    model: Any = transformers.AutoModelForCausalLM.from_config(
-        config, dtype=dtype, attn_implementation=question["attention"]
-    )
+    labelled = question["script"] == _REWARD
+    maker = transformers.AutoModelForSequenceClassification if labelled else _WRITING
+    model: Any = maker.from_config(config, dtype=dtype, attn_implementation=question["attention"])
     if quantization is not None:
         model = _quantised(model, dtype, question["attention"], quantization)
     if Path("adapter_config.json").exists():
@@ -258,6 +262,28 @@ def _dpo(question: Mapping[str, Any], callbacks: list[Any]) -> Any:
     )
 
 
+def _reward(question: Mapping[str, Any], callbacks: list[Any]) -> Any:
+    """The trainer of `trl reward --config reward.yaml` (trl 1.16.0 scripts/reward.py), on our data.
+
+    The model is ours too, with the head of one label that the real trainer asks for.
+    """
+    import datasets
+    import trl
+
+    known = (trl.ScriptArguments, trl.RewardConfig, trl.ModelConfig, trl.DatasetMixtureConfig)
+    _, arguments, named, _ = trl.TrlParser(known).parse_args_and_config(["--config", _REWARD])
+    pairs = [_pair(each["input_ids"].tolist()) for each in _each(_tokens(question))]
+    kind = type("Watched", (_Watched, trl.RewardTrainer), {"rows": 2})
+    return kind(
+        model=build(question, arguments, trl.get_quantization_config(named)),
+        args=arguments,
+        train_dataset=datasets.Dataset.from_list(pairs),
+        processing_class=tokenizer(question["vocabulary"]),
+        peft_config=trl.get_peft_config(named),
+        callbacks=callbacks,
+    )
+
+
 def _pair(tokens: list[int]) -> dict[str, str]:
     """A prompt of a quarter of the tokens; the next half is chosen, and in reverse rejected."""
     words = [f"t{each}" for each in tokens]
@@ -275,6 +301,7 @@ _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], list[Any]], Any]]] = {
     "training_args.yaml": _own_script,
     "sft.yaml": _sft,
     "dpo.yaml": _dpo,
+    _REWARD: _reward,
 }
 
 

@@ -74,6 +74,8 @@ def _transformers(subject: Subject) -> torch.nn.Module:
     if subject.workload.architecture.kind == "sequence-classifier":
         # otherwise the first labels decide, which the meta device does not hold
         config.problem_type = "single_label_classification"
+        # its last token is the last one that is no padding: trainers fill in what is absent
+        config.pad_token_id = config.pad_token_id or 0
     maker = _maker(subject, transformers)
     wanted = subject.workload.attention.implementation
     eager = wanted == "eager" or (wanted == "sdpa" and not maker._supports_sdpa)  # noqa: SLF001

@@ -37,7 +37,9 @@ def is_trls(subject: Subject) -> bool:
     workload = subject.workload
     if workload.loss == "fused":
         raise Untraceable("Liger's fused loss runs on GPUs only")
-    if workload.loss == "full" and workload.preference is None:
+    if workload.loss == "full" and (
+        workload.preference is None or workload.architecture.kind == "sequence-classifier"
+    ):
         return False
     if workload.loss == "full":
         raise Untraceable("answers are compared as TRL does since 1.15, in tiles")

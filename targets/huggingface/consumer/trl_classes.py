@@ -8,9 +8,17 @@ _SCRIPT_ARGUMENTS: Final = {
     "sft": (("trl", "ScriptArguments"), (_OLD, "SFTScriptArguments"), (_OLD, "SftScriptArguments")),
     "dpo": (("trl", "ScriptArguments"), (_OLD, "DPOScriptArguments"), (_OLD, "DpoScriptArguments")),
     "grpo": (("trl.scripts.grpo", "GRPOScriptArguments"),),
+    "reward": (("trl", "ScriptArguments"),),
 }
-"""Newest first: scripts/sft.py, scripts/dpo.py, scripts/grpo.py; before 0.15 commands/scripts."""
-_CONFIGS: Final = {"sft": "SFTConfig", "dpo": "DPOConfig", "grpo": "GRPOConfig"}
+"""Newest first: scripts/sft.py, dpo.py, grpo.py and reward.py; before 0.15 commands/scripts."""
+_REWARD: Final = (("trl.scripts.reward", "make_parser"),)
+"""The script that releases before 0.24 lack, although they have its classes."""
+_CONFIGS: Final = {
+    "sft": "SFTConfig",
+    "dpo": "DPOConfig",
+    "grpo": "GRPOConfig",
+    "reward": "RewardConfig",
+}
 
 
 def classes(method: str) -> tuple[Any, ...] | None:
@@ -19,7 +27,7 @@ def classes(method: str) -> tuple[Any, ...] | None:
     trl 0.8.6 uses TrainingArguments in place of its own config.
     """
     script = _first(_SCRIPT_ARGUMENTS[method])
-    if script is None:
+    if script is None or (method == "reward" and _first(_REWARD) is None):
         return None
     config = _first((("trl", _CONFIGS[method]), ("transformers", "TrainingArguments")))
     mixture = _first((("trl", "DatasetMixtureConfig"),))

@@ -1,6 +1,6 @@
 """How TRL reads its own files: a script's `--config` file, and a ModelConfig.
 
-The scripts are `trl sft`, `trl dpo` and `trl grpo`.
+The scripts are `trl sft`, `trl dpo`, `trl grpo` and `trl reward`.
 """
 
 import sys
@@ -32,8 +32,8 @@ _BITSANDBYTES: Final = "0.48.0"
 def script(question: Mapping[str, Any]) -> dict[str, Any]:
     """Pass a file to the parser of `trl METHOD`.
 
-    In: `method` (sft, dpo, grpo); `yaml`, the text of the file; `files`, further files by their
-    path relative to the working directory; `world_size`; `capability`, `emulates_bf16`. Out:
+    In: `method` (sft, dpo, grpo, reward); `yaml`, the text of the file; `files`, further files by
+    their path relative to the working directory; `world_size`; `capability`, `emulates_bf16`. Out:
     `version`; `refused` (None, or stage, type and message); `values` of all fields of all classes;
     `quantization` and `adapter`, the configurations that the script builds from them, or None;
     `derived` and `deepspeed` as `resolve` has them, with `model_config` and `max_steps`.
@@ -78,9 +78,12 @@ def _parsed(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _quantised(method: str, arguments: Any, model: Any) -> Any:
-    """The configuration for `from_pretrained`; in trl 0.22 to 0.25 `trl grpo` passes its own on."""
+    """The configuration for `from_pretrained`; some releases pass that of `model_init_kwargs` on.
+
+    trl 0.22 to 0.25 scripts/grpo.py, and 0.24 to 1.4 scripts/reward.py.
+    """
     told = getattr(arguments, "model_init_kwargs", None) or {}
-    if method == "grpo" and "quantization_config" in told:
+    if method in ("grpo", "reward") and "quantization_config" in told:
         return AutoQuantizationConfig.from_dict({**told["quantization_config"]})
     return trl.get_quantization_config(model)
 

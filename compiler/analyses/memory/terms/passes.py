@@ -171,7 +171,8 @@ def _read_by_head(workload: Workload, run: Pass) -> Sizes:
     that the head keeps of fp32 ones. A card's measure contains them. Traced.
     """
     model = workload.architecture
-    if model.kind == "diffusion" or workload.loss != "full" or workload.preference is not None:
+    compares = workload.preference is not None and model.kind != "sequence-classifier"
+    if model.kind == "diffusion" or workload.loss != "full" or compares:
         return {}
     widths, last = arithmetic(workload, run.states, "text"), stacks_of(model, "text")[-1]
     wide = gives_fp32(last, widths) and not run.casts_norm
