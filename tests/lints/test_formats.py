@@ -60,7 +60,13 @@ def test_the_arguments_of_the_hook_are_taken(tmp_path: Path) -> None:
     assert lint(tmp_path, files, (*files, *yaml.safe_load(arguments))).code == 0
 
 
-@pytest.mark.parametrize("name", ["ds_config.json", "configs/training_args.yaml", "train.sh"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ds_config.json", "configs/training_args.yaml", "train.sh", "sft.yaml", "zero3.json"),
+        *("examples/qlora-fsdp.yml", "out/launch/launch.sh"),
+    ],
+)
 def test_the_hook_reads_the_usual_names(name: str) -> None:
     assert re.search(_hook()["files"], name)
 

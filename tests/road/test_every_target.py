@@ -13,7 +13,9 @@ TRAVELLED_ELSEWHERE = {
     "answers for the four planned steps of `rl: grpo`",
     "llamafactory": "it imports torchaudio, which loads nothing without CUDA's libraries; with an "
     "empty one 0.9.5 trained two ranks of a tiny Llama for the five planned steps on a CPU",
-    "ms-swift": "its trainers import what its parser does, and modelscope, scipy and nltk besides",
+    "ms-swift": "its trainers import what its parser does, and modelscope, scipy and nltk besides; "
+    "4.6.0 trained two ranks of a tiny Llama for the planned steps on a CPU by emitted bundles, "
+    "of messages, of pairs, under ZeRO 3 and under FSDP 2",
     "nemo-automodel": "it asks torch for a CUDA device before it loads a model; tests/verify runs "
     "its loader and its classes; "
     "with the device answered for, 0.7.0 trained two ranks of a tiny Gemma 3 by an emitted bundle",
