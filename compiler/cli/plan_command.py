@@ -24,6 +24,7 @@ from tunec.compiler.tracing.report import peaks_text, trace_json
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.refusals import TAKEN_OUT
+from tunec.schemas.objective_facts import OBJECTIVES
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -109,6 +110,9 @@ def _usual_target(planned: Planned) -> str:
         return "simpletuner"
     if model is not None and model.family in TAKEN_OUT:
         return TAKEN_OUT[model.family]
+    few = OBJECTIVES[planned.plan.objective.kind].written_by if planned.plan is not None else ()
+    if few:
+        return few[0]
     spec = planned.loaded.spec
     is_own = model is None or model.trust_remote_code or (spec is not None and spec.run.script)
     writes = model is not None and model.kind in ("causal-lm", "vision-language")

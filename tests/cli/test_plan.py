@@ -326,10 +326,13 @@ def test_what_compiling_would_refuse_is_told_and_ends_in_an_error(tunec, tmp_pat
     assert "fits" in found.out
 
 
-def test_what_a_plan_recommends_next_can_be_typed(tunec, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "given", ["--target=trl", *(f"--set=objective={name}" for name in ("sft", "dpo", "reward"))]
+)
+def test_what_a_plan_recommends_next_can_be_typed(given, tunec, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("spec.yaml").write_bytes(Path(FIVE).read_bytes())
-    said = tunec("plan", "spec.yaml", "--hardware", "a100-80g-x2", "--target", "trl").out
+    said = tunec("plan", "spec.yaml", "--hardware", "a100-80g-x2", given).out
     commands = re.findall(r"tunec (.+)", said.replace("\\\n", " ").partition("next ")[2])
     assert len(commands) > 1
     for command in commands:

@@ -12,6 +12,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.values import show
 from tunec.compiler.review.explain import is_set, place_said
 from tunec.compiler.review.screen.pen import WIDTH, Pen
+from tunec.schemas.objective_facts import OBJECTIVES
 
 _NAMED: Final = 4
 """The most modules that are listed by name; if there are more, they are counted."""
@@ -86,6 +87,8 @@ def _targets(plan: Plan) -> str:
 
 def _objective(plan: Plan) -> str:
     objective = plan.objective
+    if OBJECTIVES[objective.kind].scores:
+        return objective.kind
     return _joined(objective.kind, f"{objective.loss} loss", f"beta {objective.beta:g}")
 
 
