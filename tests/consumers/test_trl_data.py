@@ -28,9 +28,14 @@ ROWS = {
     },
     "prompts": lambda i: {"prompt": f"question {i} "},
 }
-METHODS = {"pairs": "dpo", "conversations": "dpo", "prompts": "grpo"}
+ROWS |= {"judged": ROWS["pairs"], "judged-talk": ROWS["conversations"]}
+METHODS = {
+    **dict.fromkeys(("pairs", "conversations"), "dpo"),
+    **dict.fromkeys(("judged", "judged-talk"), "reward"),
+    "prompts": "grpo",
+}
 GRPO = "objective: {grpo: {rewards: [rewards.shorter], samples: 2, completion: 8}}\n"
-OBJECTIVES = {"sft": "", "dpo": "objective: dpo\n", "grpo": GRPO}
+OBJECTIVES = {"sft": "", "dpo": "objective: dpo\n", "grpo": GRPO, "reward": "objective: reward\n"}
 REWARD = (
     "def shorter(completions, **_):\n    return [-float(len(str(each))) for each in completions]\n"
 )
@@ -38,7 +43,9 @@ OLD = {
     "0.8.6": ("text",),
     "0.12.2": ("text", "pairs"),
     "0.17.0": ("text", "messages", "pairs"),
-    "1.3.0": ("messages",),
+    "0.27.2": ("judged",),
+    "1.3.0": ("messages", "judged-talk"),
+    "1.9.2": ("judged",),
 }
 """Older releases with what each is given. 0.8 has no file for DPO, and texts need a field named."""
 EXTRA = {"0.8.6": "extra: {trl: {dataset_text_field: text}}\n"}
@@ -177,7 +184,7 @@ def test_files_are_trained_on_and_evaluated_on(root, form):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("form", ["text", "completion", "conversations"])
+@pytest.mark.parametrize("form", ["text", "completion", "conversations", "judged", "judged-talk"])
 def test_every_form_is_trained_on_and_evaluated_on(root, form):
     history, _ = run(root, form, form)
     assert evaluated(history)

@@ -16,7 +16,10 @@ INFEASIBLE = {
     "simpletuner-flux-lora/fp16.yaml": "E0604",
     "qwen2.5-7b-grpo/split-groups.yaml": "E0805",
 }
-UNSAYABLE = {"llama-3.1-8b-dpo/other-trainer.yaml": "E0901"}
+UNSAYABLE = {
+    "llama-3.1-8b-dpo/other-trainer.yaml": "E0901",
+    "qwen2.5-7b-reward/other-trainer.yaml": "E0901",
+}
 """Planned, and refused by the target that is asked for."""
 
 

@@ -177,6 +177,15 @@ def test_a_pair_is_two_sequences(estimated, said, reference, loss):
     assert workload.loss == loss
 
 
+def test_a_reward_model_of_trl_gives_one_number(estimated):
+    said = {"model_name_or_path": "Qwen/Qwen2.5-7B", "output_dir": "out", "bf16": True}
+    said |= {"center_rewards_coefficient": 0.01, "max_length": 1024}
+    workload = estimated({"reward.yaml": json.dumps(said)}).account.workload
+    assert (workload.preference.sequences, workload.preference.reference) == (2, "none")
+    assert (workload.architecture.kind, workload.loss) == ("sequence-classifier", "full")
+    assert workload.architecture.vocab == 1
+
+
 def test_llamafactory_adapts_every_linear_layer_unasked(estimated):
     found = estimated(factory(lora_rank=8)).account.workload
     names = {next(each.names()).rpartition(".")[2] for each in found.adapted}

@@ -70,6 +70,13 @@ SPECS: Final[Mapping[str, str]] = {
     "dpo of a whole model": spec(
         "a100-80g-x8", "full", "objective: dpo", model="llama-3.2-3b", data=_PAIRS
     ),
+    "reward": spec("a100-80g-x8", "lora", "objective: reward", data=_PAIRS),
+    "reward by qlora": spec(
+        "rtx-4090-x1", "qlora", "objective: reward", model="llama-3.2-3b", data=_PAIRS
+    ),
+    "reward of a whole model": spec(
+        "a100-80g-x8", "full", "objective: reward", model="llama-3.2-3b", data=_PAIRS
+    ),
     "grpo": spec("a100-80g-x8", "lora", _REWARDED % 0.0),
     "grpo by qlora": spec("a100-80g-x1", "qlora", _REWARDED % 0.0, model="llama-3.2-3b"),
     "grpo with a reference": spec("a100-80g-x8", "full", _REWARDED % 0.04, model="llama-3.2-3b"),

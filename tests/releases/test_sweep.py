@@ -17,6 +17,7 @@ TRUE: Mapping[str, str] = {
     "trl cannot express objective.kind dpo": "0.8 has no DPOConfig",
     "trl cannot express objective.kind grpo": "no script before 0.14, one of a reward model until "
     "0.17, and `main` of 0.18 and 0.19 hands on a `reward_model` that functions leave unset",
+    "trl cannot express objective.kind reward": "no scripts/reward.py before 0.24",
     "trl cannot express quantization.format": "grpo.py of 0.20 and 0.21 loads by name alone",
 }
 """Refusals of TRL by their first words, each with what the source says."""
@@ -26,6 +27,7 @@ FIXED = (
     *(("dpo by qlora", f"trl@{release}") for release in ("0.12", "0.27", "0.28", "0.29")),
     *(("grpo", f"trl@{release}") for release in ("0.20", "0.22", "0.25", "0.26")),
     *(("grpo by qlora", f"trl@{release}") for release in ("0.22", "0.25", "0.26")),
+    *(("reward by qlora", f"trl@{release}") for release in ("0.24", "0.26", "1.3", "1.5", "1.16")),
     *(("full on NVMe", f"deepspeed@{release}") for release in ("0.15.0", "0.16.0", "0.16.2")),
     *(("full by FSDP", f"huggingface@{release}") for release in ("4.40", "4.57", "5.0", "5.23")),
 )

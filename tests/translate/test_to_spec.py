@@ -82,7 +82,7 @@ def specs(draw, road):
         ("precision", ("bf16", "fp16")),
         ("attention", ("sdpa", "eager")),
         ("engine", ("deepspeed", "fsdp", "ddp")),
-        ("objective", ("dpo",) if road.startswith("trl") else ()),
+        ("objective", ("dpo", "reward") if road.startswith("trl") else ()),
     ):
         if choices and draw(st.sampled_from((False, False, True))):
             spec[name] = draw(st.sampled_from(choices))
@@ -165,7 +165,7 @@ def pins(draw):
 
 BUNDLE = ("kubeflow", "bundle.yaml")
 """The texts of the other files, which say the digest of the spec."""
-SAYING_LENGTH = {"sft.yaml", "dpo.yaml", "finetune.sh", "finetune.yaml"}
+SAYING_LENGTH = {"sft.yaml", "dpo.yaml", "reward.yaml", "finetune.sh", "finetune.yaml"}
 UNSAID = frozenset({"optimizer", "scheduler"})
 """Blocks of ds_config.json without which the script brings its own: a spec always has one."""
 
@@ -215,7 +215,7 @@ def test_a_spec_made_of_compiled_files_compiles_to_them_again(road, tmp_path_fac
 
 CASES = sorted((Path(__file__).parent / "cases").glob("spec-*.md"))
 COMPILED = {
-    *("spec-minicpm-v", "spec-trl-qlora", "spec-trl-dpo-fsdp"),
+    *("spec-minicpm-v", "spec-trl-qlora", "spec-trl-dpo-fsdp", "spec-trl-reward"),
     *("spec-flags-fsdp", "spec-slurm", "spec-glm4", "spec-grpo-zero-3", "spec-following-keys"),
 }
 """Those whose spec leaves nothing to settle; the others are read, and say what is."""

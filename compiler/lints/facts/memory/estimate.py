@@ -37,6 +37,7 @@ from tunec.compiler.lints.facts.memory.scripts import script_of, spreads_by_itse
 from tunec.compiler.lints.facts.sharding import fsdp_of, is_fully_sharded
 from tunec.compiler.lints.facts.training_loop import is_number, longest, reentrant
 from tunec.schemas.frozen import replace
+from tunec.schemas.spec_sections import ONE_NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -148,7 +149,16 @@ def _architecture(run: LintContext) -> "Architecture | None":
         return None
     sees = model.architecture.kind == "vision-language"
     is_quantized = run.value("quantization.format", "none") != "none"
-    return _without_packed(model.architecture) if sees and is_quantized else model.architecture
+    held = _without_packed(model.architecture) if sees and is_quantized else model.architecture
+    return _scored(held) if run.of("reward") else held
+
+
+def _scored(architecture: "Architecture") -> "Architecture":
+    """A reward model: one number for each sequence, if the head of such models is known."""
+    from tunec.compiler.analyses.architecture.classifiers import for_task, has_head, with_head
+
+    is_known = has_head(architecture.family, "sequence-classifier")
+    return with_head(architecture, for_task({}, ONE_NUMBER)) if is_known else architecture
 
 
 def _without_packed(architecture: "Architecture") -> "Architecture":

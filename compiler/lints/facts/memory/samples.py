@@ -261,6 +261,8 @@ def loss_of(run: LintContext) -> "Loss":
     transformers 4.40.2 to 5.23.0 models/<family>/modeling_<family>.py `forward`: logits of all
     positions where there are labels, in evaluation too. TRL changed its own way between releases.
     """
+    if run.of("reward"):
+        return "full"  # of one number for each sequence
     of_labels = run.value("objective.kind", "sft") == "sft"
     if run.of("llamafactory"):
         of_labels = _stage(run) in _OF_LABELS
