@@ -171,6 +171,11 @@ def test_kinds_of_layers_are_told_apart():
     assert card("gpt_oss").architecture.eager
 
 
+def test_a_window_of_a_config_without_words_for_layers_is_that_of_all():
+    (stack,) = derived({**CONFIGS["mixtral"], "sliding_window": 128}).architecture.stacks
+    assert (stack.window, stack.windowed_layers) == (128, stack.layers)
+
+
 def test_a_class_that_reads_packed_weights_itself_has_no_measures_over_them():
     """LongCat's router multiplies with its weight, and its layers hold two attentions."""
     found = card("longcat_flash").architecture

@@ -57,6 +57,8 @@ _TOKEN: Final[Mapping[str, tuple[_Layer, ...]]] = {
     **dict.fromkeys(_SEQUENCE, (_CLASSIFIER,)),
     "modernbert": _MODERN,
 }
+_HEAD_FIRST: Final = frozenset({"xlm-roberta"})
+"""Families whose classifiers own their head's parameters before the body's."""
 _SCORE: Final = (_Layer("score", wide=False, bias=False),)
 _SCORE_BIASED: Final = (_Layer("score", wide=False),)
 _TOKENS_SCORED: Final = frozenset(
@@ -121,7 +123,7 @@ def with_head(words: Architecture, config: Mapping[str, Any]) -> Architecture:
     return replace(
         words,
         kind=kind,
-        modules=(*inside, *made),
+        modules=(*made, *inside) if words.family in _HEAD_FIRST else (*inside, *made),
         vocab=labels,
         tied=False,
         logit_softcap=False,

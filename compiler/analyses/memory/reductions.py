@@ -66,6 +66,8 @@ class Tensor(NamedTuple):
     """Whether it gets no gradient."""
     tower: tuple[str, int] | None = None
     """The layer of the vision tower that it belongs to."""
+    classifies: bool = False
+    """Whether it is in a classifier's head, whose gradients come first wherever it stands."""
 
 
 @cached(2048)
@@ -87,6 +89,8 @@ def _largest(tensors: tuple[Tensor, ...], ranks: int) -> Partition:
     if not ends or ends[-1] == 0:  # adapters of a pinned rank 0 have no elements
         return NO_PARTITION
     part = -(-ends[-1] // ranks)
+    if tensors[0].classifies:  # its buffer is there from the first gradient to the last
+        return part_of(ends, 0, part)
     found = (part_of(ends, rank, part) for rank in _differing_ranks(ends, part))
     return max(found, key=lambda each: 2 * each.elements + max(8 * each.piece, 6 * part))
 
@@ -133,12 +137,14 @@ _TENSORS: Final = BoundedCache[tuple[Tensor, ...]](
 def _tensors(workload: Workload, inner: frozenset[int]) -> Iterator[Tensor]:
     blocks = expert_blocks(workload.architecture)
     idle = frozenset((*workload.idle_adapted, *workload.idle))
+    head = frozenset(workload.architecture.new)
     for module, layer in in_order(workload.adapted):
         placed = _placed(module, layer, inner, blocks)._replace(idle=module in idle)
         for shape in adapter_shapes(workload, module):
             yield placed._replace(elements=prod(shape))
     for module, layer in in_order(workload.trained):
         placed = _placed(module, layer, inner, blocks)._replace(idle=module in idle)
+        placed = placed._replace(classifies=module.path in head)
         yield placed._replace(elements=prod(module.shape))
         if module.bias:
             yield placed._replace(elements=module.bias)
@@ -295,26 +301,23 @@ class _Gradient(NamedTuple):
 
 def _arriving(tensors: tuple[Tensor, ...]) -> list[_Gradient]:
     """Gradients in the order in which they are made, without those that never are."""
-    begins = sum(each.elements for each in tensors)
-    found = []
-    for each, left in left_when_made(tensors):
-        begins -= each.elements
-        if not each.idle:
-            found.append(_Gradient(each.elements, begins, left, each))
-    return found
+    return [each for each in in_backward_order(tensors) if not each.tensor.idle]
 
 
-def left_when_made(tensors: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, float]]:
-    """Tensors in the order of their gradients, each with `Reduction.left` when it has its own."""
+def in_backward_order(tensors: tuple[Tensor, ...]) -> Iterator[_Gradient]:
+    """Gradients in their order, also those of tensors that get none."""
     layers = len({each.layer for each in tensors} - {None})
     towers = len({each.tower for each in tensors} - {None})
     seen: set[object] = set()
     inside: set[object] = set()
-    for each in reversed(tensors):
+    begins = accumulate((each.elements for each in tensors), initial=0)
+    placed = zip(begins, tensors, strict=False)
+    for begin, each in sorted(placed, key=lambda one: (not one[1].classifies, -one[0])):
         seen |= {each.layer} - {None}
         inside |= {each.tower} - {None}
         left = 1 - len(seen) / layers if layers else 0.0
-        yield each, left if left or not inside else -len(inside) / towers
+        left = left if left or not inside else -len(inside) / towers
+        yield _Gradient(each.elements, begin, left, each)
 
 
 def _block_by_block(gradients: Iterable[_Gradient]) -> Iterator[_Gradient]:
@@ -339,7 +342,7 @@ def _all(
     """Every reduction; `total`: of all elements, if gradients come in the model's order."""
     inside: list[_Gradient] = []
     filled, number, reached, held = 0, 0, False, False
-    begins = own.ends - own.part if total else 0
+    begins = own.ends - own.part
     for each in gradients:
         if filled and filled + each.elements > bucket:
             number += 1

@@ -12,7 +12,7 @@ feed-forward. Traced.
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.analyses.memory.reductions import left_when_made, trained_tensors
+from tunec.compiler.analyses.memory.reductions import in_backward_order, trained_tensors
 from tunec.compiler.analyses.memory.sharding import (
     PARAMETERS,
     Sharding,
@@ -61,11 +61,9 @@ def _made(plan: Sharding) -> Iterator[tuple[float, int]]:
     The embedding's, which comes last, is left out.
     """
     tensors, own = trained_tensors(plan.workload), plan.partition
-    begins = sum(each.elements for each in tensors)
-    for each, left in left_when_made(tensors):
-        begins -= each.elements
-        ends = begins + each.elements
-        owned = ends > own.ends - own.part and begins < own.ends
-        is_last = each.layer is None and left <= 0
-        if each.elements > plan.zero.reduce_bucket and not (owned or each.idle or is_last):
-            yield _BEFORE if left == 1 else left, each.elements
+    for each in in_backward_order(tensors):
+        ends = each.begins + each.elements
+        owned = ends > own.ends - own.part and each.begins < own.ends
+        is_last = each.tensor.layer is None and each.left <= 0
+        if each.elements > plan.zero.reduce_bucket and not (owned or each.tensor.idle or is_last):
+            yield _BEFORE if each.left == 1 else each.left, each.elements

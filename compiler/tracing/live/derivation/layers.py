@@ -228,9 +228,15 @@ def _heads(layer: torch.nn.Module, config: Any) -> tuple[int, int, int]:
 
 
 def _window(config: Any, at: int) -> int | None:
-    """The number of tokens that a layer attends to, by the layer's word in the config."""
+    """The number of tokens that a layer attends to, by the layer's word in the config.
+
+    A config without such words, as Mistral's, means all layers.
+    """
     words = getattr(config, "layer_types", None)
-    word = str(words[at]) if isinstance(words, list) and at < len(words) else ""
+    if not isinstance(words, list):
+        used = getattr(config, "use_sliding_window", True)
+        return getattr(config, "sliding_window", None) if used else None
+    word = str(words[at]) if at < len(words) else ""
     named = (name for name, kind in WINDOWS.items() if word.startswith(kind))
     return next((int(each) for each in (getattr(config, n, None) for n in named) if each), None)
 
