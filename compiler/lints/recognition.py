@@ -48,6 +48,9 @@ _TOML: Final = ("simpletuner", "sd-scripts", "musubi-tuner")
 """Who reads TOML, which no other program that is known does, and no YAML: simpletuner 4.10.1
 helpers/configuration/loader.py, scripts of diffusers' kind having many of its keys;
 kohya-ss/sd-scripts 0.10.1 library/train_util.py `read_config_from_file`."""
+_NO_JSON: Final = ("sd-scripts", "musubi-tuner")
+"""Kinds of config that are TOML alone (`read_config_from_file`, also of musubi-tuner 0.3.4
+training/parser_common.py): JSON with the same keys is that of an interface around the scripts."""
 _WITH_PROGRAM: Final = (
     *("ai-toolkit", "axolotl", "llamafactory", "llama-cookbook", "ms-swift", "musubi-tuner"),
     *("nemo-automodel", "openrlhf", "sd-scripts", "simpletuner", "torchtune", "unsloth", "verl"),
@@ -78,10 +81,13 @@ _SHARE_OF_ENGINE: Final = 0.9
 """The share the trainer has to know where a flag says that the script starts DeepSpeed itself."""
 _SHARE_OF_SECTIONS: Final = 0.4
 """The share that DeepSpeed has to know: GPT-NeoX puts its sections among keys of its own."""
+_SHARE_OF_SCRIPTS: Final = 0.8
+"""The share of the keys that scripts of sd-scripts and musubi-tuner have to know: interfaces around
+them keep most of the flags in files of their own, among settings of theirs."""
 _SHARE_OF_PART: Final = 0.5
 """The share of the keys of a part of LLaMA-Factory's file, which names no model, that it has to
 know: programs that start it have files of their own with some of its keys."""
-_BY_MARKS: Final = ("nemo-automodel", "trl-methods", "unsloth", "verl")
+_BY_MARKS: Final = (*_NO_JSON, "nemo-automodel", "trl-methods", "unsloth", "verl")
 """Whose files are told by keys of their own: trainers and many scripts share the others."""
 _OF_METHODS: Final = {"trl-methods": "output_dir", "trl": "model_name_or_path"}
 """Whose files are of one method each, and the key that every whole one has."""
@@ -276,9 +282,10 @@ def _is_its_own(target: Target, file: File, parsed: Parsed) -> bool:
         return _REQUIRED[kind] in keys or len(
             keys & known_keys(target, file)
         ) >= _SHARE_OF_PART * len(keys)
-    if kind == "simpletuner" and not parsed.part:
-        mine = without_dashes(keys)
-        return len(mine & without_dashes(known_keys(target, file))) >= LEAST_SHARE * len(mine)
+    if kind in _TOML and not parsed.part:
+        mine = without_dashes(frozenset(_without_sections(parsed, plain(parsed.root))))
+        least = _SHARE_OF_SCRIPTS if kind in _NO_JSON else LEAST_SHARE
+        return len(mine & without_dashes(known_keys(target, file))) >= least * len(mine)
     if kind not in _CLASSED:
         return True
     least = _SHARE_OF_FLAGS if parsed.part == "flags" else LEAST_SHARE
@@ -317,6 +324,8 @@ def _fits(target: Target, file: File, parsed: Parsed) -> bool:
         return False
     if parsed.format == "yaml" and kind_of(target, file).endswith("-data"):
         return False  # SimpleTuner reads its data sets by json.load
+    if parsed.format == "json" and kind_of(target, file) in _NO_JSON:
+        return False
     if parsed.part == "flags" and parsed.reader is None and target.name in _WITH_PROGRAM:
         return False
     if parsed.part in ("launcher", "slurm"):
