@@ -32,11 +32,7 @@ _ENDINGS: Final = {
     ".yaml": "yaml",
     ".yml": "yaml",
     ".toml": "toml",
-    ".env": "shell",
-    ".sh": "shell",
-    ".bash": "shell",
-    ".slurm": "shell",
-    ".sbatch": "shell",
+    **dict.fromkeys((".env", ".sh", ".bash", ".slurm", ".slrm", ".sbatch"), "shell"),
     ".py": "python",
     ".ipynb": "notebook",
 }

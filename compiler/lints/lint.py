@@ -17,6 +17,7 @@ from tunec.compiler.lints.evidence import as_known, unless_parsed, unless_settle
 from tunec.compiler.lints.facts.model import as_loaded
 from tunec.compiler.lints.grouping import Agreement, Group
 from tunec.compiler.lints.index import rule_names, rules_for
+from tunec.compiler.lints.installing import Installed
 from tunec.compiler.lints.kinds import is_a_config_by_name
 from tunec.compiler.lints.mentions import Mentions
 from tunec.compiler.lints.neighbours import UNKNOWN, catalogue_model, is_python, model_at_hand
@@ -107,18 +108,21 @@ def lint_files(
         if is_python(each) or not is_a_config_by_name(each)
     }
     repository, own = Repository(reach), own or own_source(gathered.files, reach)
+    mentions = Mentions(own.roots)
+    installed = Installed(lambda: mentions.whole)
     checked: list[_Checked] = []
     runs, lone = _kept(read.runs, strange), _Lone()
     for each in runs:
         watch("runs", len(runs))
-        pinned = _with_pins(surroundings, repository, each.reading)
+        pins = installed.narrowed(repository.pins(map(Path, each.reading.sources)))
+        pinned = replace(surroundings, pins={**pins, **surroundings.pins})
         model = model_at_hand(map(Path, each.reading.sources), reach)
         checked.append(_checked(each, targets, pinned, allowances, model, own, lone))
     linted = _together(checked)
     names = frozenset(map(str, found))
     is_described = surroundings.cluster is not None or bool(surroundings.software)
     is_described = is_described or bool(surroundings.pins or surroundings.readers)
-    witness = Witness(linted.runs, names, Mentions(own.roots), is_described)
+    witness = Witness(linted.runs, names, mentions, is_described)
     told = tuple(as_witnessed(linted.diagnostics, witness))
     told = told if settings is None else settings.levelled(told)
     return replace(
@@ -138,12 +142,6 @@ def _kept(runs: Sequence[Run], strange: Set[str]) -> list[Run]:
 
 def _is_empty(reading: Reading) -> bool:
     return not (reading.documents or reading.unread or reading.faults)
-
-
-def _with_pins(environment: Environment, repository: Repository, of: Reading) -> Environment:
-    """The surroundings, with the repository's requirements for packages that have no pin yet."""
-    pins = repository.pins(map(Path, of.sources))
-    return replace(environment, pins={**pins, **environment.pins})
 
 
 def lint_texts(

@@ -12,6 +12,7 @@ one of the trainer's.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -22,8 +23,8 @@ from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.own_source import OwnSource, texts_below, without_remarks
 from tunec.compiler.lints.repository import copy_of, is_top
 
-_SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch")
-_PROGRAMS: Final = (".py", *_SCRIPTS, ".ipynb", ".bat", "Makefile")
+_SCRIPTS: Final = (".sh", ".bash", ".slurm", ".slrm", ".sbatch")
+_PROGRAMS: Final = (".py", *_SCRIPTS, ".ipynb", ".bat", "Makefile", "Dockerfile")
 _ENDINGS: Final = (
     *_PROGRAMS,
     *(".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".env", ".md", ".rst", ".txt", "justfile"),
@@ -34,7 +35,8 @@ _OF_TRANSFORMERS: Final = r"transformers|\btrl\b|(?i:unsloth)"
 READERS: Final[Mapping[str, re.Pattern[str]]] = {
     kind: re.compile(words)
     for kind, words in {
-        **dict.fromkeys(("hf", *TRL), _OF_TRANSFORMERS),
+        **{kind: f"(?i:{kind})" for kind in TRL},
+        **dict.fromkeys(("hf", "sft"), _OF_TRANSFORMERS),
         "accelerate": "accelerate",
         "ai-toolkit": "(?i:ai-toolkit|ostris)",
         "axolotl": "(?i:axolotl)",
@@ -87,17 +89,11 @@ class Mentions(Struct, frozen=True, dict=True):
         copy = copy_of(Path(file), self.roots)
         if copy is None:
             return False
-        within = "" if is_top(copy, self.roots) else f"{copy.as_posix()}/"
-        named = [path for path in self._naming(file) if not (within and path.startswith(within))]
-        if within and self._is_common(file):
-            end = "/".join(PurePosixPath(file).parts[-2:])
-            named = [path for path, text in self._texts if path in named and end in text]
-        return not any(_is_program(path) or within for path in named)
-
-    def _is_common(self, file: str) -> bool:
-        """Whether several files have the name: who says the name may mean another of them."""
-        end = f"/{PurePosixPath(file).name}"
-        return sum(path.endswith(end) for path, _ in self._texts) > 1
+        named = self._naming(file)
+        if not is_top(copy, self.roots):
+            return all(path.startswith(f"{copy.as_posix()}/") for path in named)
+        starting = (path for path in named if _is_program(path) and not path.endswith(PYTHON))
+        return all(copy_of(Path(path), self.roots) == copy for path in starting)
 
     def line_of(self, found: Diagnostic) -> str:
         """The line at which a finding begins."""
@@ -105,7 +101,7 @@ class Mentions(Struct, frozen=True, dict=True):
         if span is None:
             return ""
         path = Path(span.file).resolve().as_posix()
-        text = next((text for each, text in self._whole if each == path), "")
+        text = next((text for each, text in self.whole if each == path), "")
         lines = text.splitlines()
         return lines[span.line - 1] if span.line <= len(lines) else ""
 
@@ -138,8 +134,12 @@ class Mentions(Struct, frozen=True, dict=True):
         stem = rf"""["'/]{re.escape(name.stem)}["']"""
         pattern = re.compile(rf"(?<![\w-]){re.escape(name.name)}(?!\w)|{stem}{built}")
         hint = name.stem[:_LEAST_BEGUN]  # in whatever the pattern finds
-        texts = ((path, text) for path, text in self._texts if path != own and hint in text)
-        yield from (path for path, text in texts if pattern.search(text))
+        namesakes = [path for path, _ in self._texts if path.endswith(f"/{name.name}")]
+        for path, text in self._texts:
+            found = pattern.finditer(text) if path != own and hint in text else iter(())
+            folders = (_folders(text[_around(each)], path) for each in found)
+            if any(_is_nearest(own, namesakes, each) for each in folders):
+                yield path
 
     def lacks_reader(self, kind: str, file: str) -> bool:
         """Whether there are Python programs, and nothing names the one that reads such a file."""
@@ -183,12 +183,40 @@ class Mentions(Struct, frozen=True, dict=True):
 
     @cached_property
     def _texts(self) -> tuple[tuple[str, str], ...]:
-        return tuple((path, without_remarks(path, text)) for path, text in self._whole)
+        return tuple((path, without_remarks(path, text)) for path, text in self.whole)
 
     @cached_property
-    def _whole(self) -> tuple[tuple[str, str], ...]:
+    def whole(self) -> tuple[tuple[str, str], ...]:
+        """The texts by path, with their comments."""
         every = (each for root in self.roots for each in texts_below(root, _ENDINGS))
         return tuple({path: text for path, text in every if _BUILT_IN not in path}.items())
+
+
+_FOLDER: Final = re.compile(r"[\w.{}$*/~-]*/\Z")
+_LONGEST_PATH: Final = 300
+
+
+def _around(name: re.Match[str]) -> slice:
+    """Where the folders of a name may stand."""
+    return slice(max(0, name.start() - _LONGEST_PATH), name.start())
+
+
+def _folders(before: str, by: str) -> Sequence[str]:
+    """The folders that stand before a name, the nearest first; else those of the text itself."""
+    said = _FOLDER.search(before)
+    return PurePosixPath(said[0]).parts[::-1] if said else PurePosixPath(by).parent.parts[::-1]
+
+
+def _is_nearest(file: str, namesakes: Sequence[str], folders: Sequence[str]) -> bool:
+    """Whether no other file of the name lies further in the folders that are said before it."""
+    depths = (_depth(each, folders) for each in namesakes)
+    return _depth(file, folders) >= max(depths, default=0)
+
+
+def _depth(file: str, folders: Sequence[str]) -> int:
+    pairs = zip(folders, PurePosixPath(file).parent.parts[::-1], strict=False)
+    is_so = (said == folder or re.search(_BUILT, said) is not None for said, folder in pairs)
+    return sum(takewhile(bool, is_so))
 
 
 _REDIRECTED: Final = re.compile(r"(?<![0-9&>=-])>[ \t]*[\"']?([^\s\"'|&;<>]+)")

@@ -19,14 +19,15 @@ from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.notebook import is_notebook
 from tunec.compiler.frontend.project import Outside, project_root, require_inside
 from tunec.compiler.lints.environment import Pin
+from tunec.compiler.lints.installing import notebook_requirements
 from tunec.compiler.lints.requirement_files import (
+    HEAD,
     StatedRequirement,
     included,
-    notebook_requirements,
     rank_of,
     stated,
 )
-from tunec.compiler.releases import Releases, parsed
+from tunec.compiler.releases import ANY, Releases, parsed
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import start_of
 
@@ -214,15 +215,21 @@ def _chosen(said: Iterable[RankedRequirement]) -> Mapping[str, Pin]:
     by_package: dict[str, list[RankedRequirement]] = {}
     for each in said:
         by_package.setdefault(each.stated.package, []).append(each)
-    return {package: _pin(every) for package, every in by_package.items()}
+    return {package: _pin(every) for package, every in by_package.items() if not _is_newest(every)}
+
+
+def _is_newest(said: Iterable[RankedRequirement]) -> bool:
+    """Whether only the head of the package's repository is named, as if nothing were."""
+    return all(each.stated.releases == HEAD for each in said)
 
 
 def _pin(said: list[RankedRequirement]) -> Pin:
     """What is believed first; of a range, the one release that something else names within it."""
-    first = min(each.rank for each in said)
+    first = min(each.rank for each in said if not _is_newest([each]))
     held = [each for each in said if each.rank == first]
     pin = _of(held)
-    if first in _LISTS and (others := [e for e in said if e.rank in _LISTS and _differs(e, pin)]):
+    beside = (each for each in said if _is_beside(first, each.rank))
+    if others := [each for each in beside if _differs(each, pin)]:
         return _of([*held, *others])
     if pin.exact is not None:
         return pin
@@ -263,16 +270,27 @@ def _beside_transformers(pins: Mapping[str, Pin]) -> Mapping[str, Pin]:
 
 
 _LISTS: Final = (rank_of("requirements.txt"), rank_of("requirements_train.txt"))
-"""Lists that lie side by side: which one is installed is not known where they disagree."""
+_COMMANDS: Final = (rank_of("Dockerfile"), rank_of("install.sh"))
+_LOCK: Final = rank_of("uv.lock")
+
+
+def _is_beside(first: int, other: int) -> bool:
+    """Whether it is not known which of two counts where they disagree.
+
+    So it is of lists that lie side by side, and of a command that installs something else after
+    what is listed.
+    """
+    is_list = first in _LISTS and other in _LISTS
+    return is_list or (other in _COMMANDS and first != _LOCK)
 
 
 def _differs(each: RankedRequirement, pin: Pin) -> bool:
-    exact = each.stated.exact
-    return each.stated.is_own or (exact is not None and pin.exact not in (None, exact))
+    is_other = each.stated.exact not in (None, pin.exact) or _is_newest([each])
+    return each.stated.is_own or (is_other and pin.exact is not None)
 
 
 def _of(held: list[RankedRequirement]) -> Pin:
-    ranges = dict.fromkeys(each.stated.releases for each in held)
+    ranges = dict.fromkeys(ANY if _is_newest([each]) else each.stated.releases for each in held)
     is_own = any(each.stated.is_own for each in held)
     return Pin(held[0].stated.package, tuple(ranges), held[0].where, is_own)
 
@@ -303,11 +321,12 @@ _LIBRARIES: Final = (
     *("lm_eval", "lmms_eval", "rllm"),
 )
 _PROJECTS: Final = (*_LIBRARIES, "llava")
+_AS_NAMED: Final = "|".join(_PROJECTS).replace("-", "[-_]")
 _NAMED_SO: Final = re.compile(
-    rf"""(?m)\bname\s*=\s*(["']?)(?:\w+[-_])?(?:{"|".join(_PROJECTS)})\1\s*(?:$|,|\))"""
+    rf"""(?m)\bname\s*=\s*(["']?)(?:\w+[-_])?(?:{_AS_NAMED})\1\s*(?:$|,|\))"""
 )
 _BROUGHT: Final = frozenset(
-    {"vendor", "vendored", "third_party", "thirdparty", "3rdparty", "third-party"}
+    {"vendor", "vendored", "third_party", "thirdparty", "3rdparty", "third-party", "external"}
 )
 """Folders of what others wrote; what lies in them has a folder of its own."""
 _SHOWN: Final = ("examples", "recipes", "scripts", "tests", "benchmarks", "docs")
@@ -315,9 +334,11 @@ _SHOWN: Final = ("examples", "recipes", "scripts", "tests", "benchmarks", "docs"
 _BUILT: Final = "build/lib/"
 """Where setuptools copy a package to, to build it."""
 _SHIPPED: Final = re.compile(
-    r"examples/(?:accelerate|ascend|deepspeed|extras|inference|ktransformers|merge_lora)/"
+    r"examples/(?:accelerate|ascend|deepspeed|extras|inference|ktransformers|merge_lora"
+    r"|deploy|export|infer|megatron|train/(?:multi-gpu|multi-node|optimizer|grpo/multi_node))/"
 )
-"""What LLaMA-Factory 0.8 to 0.9.5 ships, and people who change it leave alone."""
+"""What LLaMA-Factory 0.8 to 0.9.5 and ms-swift 3.9 to 4.6 ship, and people who change them leave
+alone."""
 
 
 def copy_of(file: Path, roots: Sequence[Path]) -> Path | None:

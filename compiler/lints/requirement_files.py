@@ -15,10 +15,8 @@ from typing import Any, Final
 from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
-from tunec.compiler.frontend.notebook import read_notebook
 from tunec.compiler.frontend.software import plain_name
 from tunec.compiler.releases import ANY, Releases
-from tunec.schemas.frozen import replace
 
 _BOUND: Final = r"(?:===|==|~=|!=|<=|>=|<|>)\s*[\w.*+!]+"
 _REQUIREMENT: Final = re.compile(
@@ -35,7 +33,8 @@ _COMMIT: Final = re.compile(
 """A commit, which is of no release: of one that lies between two, or after the newest."""
 _BY_GIT: Final = re.compile(
     r"""\s*(?:[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*@\s*)?(?:-e\s+)?git\+\S+?github\.com[/:]
-    (?P<owner>[\w.-]+)/(?P<of>[\w.-]+?)(?:\.git)?(?:@[\w./-]+)?(?:\#\S*)?\s*(?:;.*|\\)?""",
+    (?P<owner>[\w.-]+)/(?P<of>[\w.-]+?)(?:\.git)?(?:@v?(?P<tag>\d[\w.]*)|@[\w./-]+)?
+    (?:\#\S*)?\s*(?:;.*|\\)?""",
     re.VERBOSE,
 )
 _BY_PATH: Final = re.compile(r"\s*(?P<name>[A-Za-z0-9][\w.-]*)\s*@\s*file:(?P<path>\S+).*")
@@ -43,6 +42,7 @@ _BUILT: Final = re.compile(r"/(?:feedstock_root|croot|work|opt/conda|tmp)/")
 """Where conda builds the packages that it ships."""
 _MAKERS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("transformers", "trl", "peft", "accelerate"), ("huggingface",)),
+    "axolotl": ("axolotl-ai-cloud", "openaccess-ai-collective"),
     "deepspeed": ("microsoft", "deepspeedai"),
     "llama-factory": ("hiyouga",),
 }
@@ -57,6 +57,8 @@ _OF_TRAINING: Final = re.compile(
     r"train|tun(?:e|ing)|sft|(?<![a-z])(?:all|full|gpu|cuda|main)(?![a-z])|deepspeed|accelerate"
 )
 _CONDA: Final = {"pytorch": "torch"}
+HEAD: Final = Releases(">=0")
+"""What stands at the head of a package's own repository when it is installed."""
 
 
 class StatedRequirement(Struct, frozen=True):
@@ -85,9 +87,12 @@ def requirement(text: str, line: int) -> StatedRequirement | None:
     """
     text = re.sub(r"(^|\s)#.*", "", text)
     if (by_git := _BY_GIT.fullmatch(text)) and by_git["of"].lower() in _MAKERS:
-        of = by_git["of"].lower()
+        of, package = by_git["of"].lower(), _OF_REPOSITORY.get(by_git["of"].lower())
         if by_git["owner"].lower() not in _MAKERS[of]:
-            return StatedRequirement(_OF_REPOSITORY.get(of, of), ANY, line, is_own=True)
+            return StatedRequirement(package or of, ANY, line, is_own=True)
+        if not _COMMIT.fullmatch(text):
+            tag = by_git["tag"]
+            return _stated(package or of, f"=={tag}" if tag else HEAD.text, line)
     if by_path := _BY_PATH.fullmatch(text):
         is_own = _BUILT.search(f"{by_path['path']}/") is None
         return StatedRequirement(plain_name(by_path["name"]), ANY, line, is_own=is_own)
@@ -313,7 +318,7 @@ _CLONED: Final = re.compile(
 """A copy at a commit, which is then installed."""
 
 
-def _commands(text: str) -> Iterator[StatedRequirement]:
+def commands(text: str) -> Iterator[StatedRequirement]:
     """What lines of `pip install` name."""
     for command in _INSTALL.finditer(text):
         for word in re.finditer(r"[^\s\\]+", command["words"]):
@@ -328,30 +333,9 @@ def _clones(text: str) -> Iterator[StatedRequirement]:
         yield from _each([(f"git+https://{clone['url']}@{clone['at']}", line)])
 
 
-def _script(text: str) -> Iterator[StatedRequirement]:
+def script(text: str) -> Iterator[StatedRequirement]:
     """What a script installs before it starts the program; its comments install nothing."""
-    return _commands(re.sub(r"(?m)^[ \t]*#.*", "", text))
-
-
-_KEPT: Final = re.compile(r"(?m)^[ \t]*#[ \t]*[!%][ \t]*(?=(?:uv )?pip3?[ \t]+install\b)")
-"""A command of a notebook that is kept as a comment, so as not to install each time."""
-
-
-def notebook_requirements(text: str, file: str) -> Iterator[StatedRequirement]:
-    """What the cells of a notebook install; else the releases that comments of them name."""
-    cells, _ = read_notebook(text, file)
-    if cells is None:
-        return
-    live = list(_script(cells.shell))
-    found = {each.package for each in live}
-    kept = (each for each in _commands(_only_kept(cells.python)) if each.exact is not None)
-    for each in (*live, *(each for each in kept if each.package not in found)):
-        yield replace(each, line=cells.origin.lines[each.line - 1].places[0][0])
-
-
-def _only_kept(text: str) -> str:
-    lines = (line if _KEPT.match(line) else "" for line in text.split("\n"))
-    return "\n".join(lines)
+    return commands(re.sub(r"(?m)^[ \t]*#.*", "", text))
 
 
 def _read_me(text: str) -> Iterator[StatedRequirement]:
@@ -362,7 +346,7 @@ def _read_me(text: str) -> Iterator[StatedRequirement]:
         if at - 1 in kept and lines[at - 1].rstrip().endswith("\\"):
             kept.add(at)
         lines[at] = line if at in kept else ""
-    yield from (*_commands("\n".join(lines)), *_clones(text))
+    yield from (*commands("\n".join(lines)), *_clones(text))
 
 
 # ── which file is which ──────────────────────────────────────────────────────────────────────────
@@ -371,13 +355,13 @@ Read = Callable[[str], Iterator[StatedRequirement]]
 _KINDS: Final[tuple[tuple[str, Read], ...]] = (
     (r"uv\.lock|poetry\.lock", _lock),
     (r"requirements\.txt", _requirements),
-    (r"requirements[\w.-]*\.txt", _requirements),
+    (r"(?:requirements|pip[-_]?freeze)[\w.-]*\.txt", _requirements),
     (r"pyproject\.toml", _pyproject),
     (r"setup\.py", _setup),
     (r"setup\.cfg", _setup_cfg),
     (r"environment\.ya?ml", _environment),
-    (r"Dockerfile|Dockerfile\.\w+|\w+\.Dockerfile", _commands),
-    (r"[\w.-]+\.(?:sh|slurm|sbatch)", _script),
+    (r"Dockerfile|Dockerfile\.\w+|\w+\.Dockerfile", commands),
+    (r"[\w.-]+\.(?:sh|slurm|slrm|sbatch)|Makefile", script),
     (r"README(?:[\w.-]*)?\.(?:md|rst|txt)|README", _read_me),
 )
 """Names of files, in the order in which they are believed."""
@@ -388,6 +372,11 @@ def rank_of(name: str) -> int | None:
     is_for_others = name.startswith("requirements") and _FOR_DEVELOPERS.search(name.lower())
     ranks = (at for at, (form, _) in enumerate(_KINDS) if re.fullmatch(form, name))
     return None if is_for_others else next(ranks, None)
+
+
+def installs(name: str) -> bool:
+    """Whether a file is a script, or the recipe of an image, whose commands install."""
+    return rank_of(name) in (rank_of("Dockerfile"), rank_of("install.sh"))
 
 
 def stated(name: str, text: str) -> Iterator[StatedRequirement]:

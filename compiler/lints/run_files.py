@@ -156,7 +156,7 @@ def apart(run: Run) -> Iterator[Run]:
 
 
 _SUFFIXES: Final = frozenset(
-    {".json", ".yaml", ".yml", ".toml", ".env", ".sh", ".slurm", ".sbatch", ".hostfile"}
+    {".json", ".yaml", ".yml", ".toml", ".env", ".sh", ".slurm", ".slrm", ".sbatch", ".hostfile"}
 )
 _NAMES: Final = frozenset({"hostfile"})
 _NO_CONFIGS: Final = frozenset({"tunec.toml", "pyproject.toml"})

@@ -82,7 +82,7 @@ OURS: Final = (
 SETTINGS: Final = Kind("lint", LintSettings)
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _READ_BY_LINT: Final = frozenset(
-    {*_SUFFIXES, ".toml", ".env", ".sh", ".slurm", ".sbatch", ".hostfile", ".py"}
+    {*_SUFFIXES, ".toml", ".env", ".sh", ".slurm", ".slrm", ".sbatch", ".hostfile", ".py"}
 )
 
 

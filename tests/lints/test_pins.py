@@ -149,6 +149,48 @@ def test_lists_that_disagree_leave_the_release_open(other: str, tmp_path: Path) 
     assert not told(asked(tmp_path, both))
 
 
+@pytest.mark.parametrize(
+    ("beside", "is_told"),
+    [
+        ("pip install git+https://github.com/huggingface/transformers.git\n", False),
+        ("pip install transformers==4.40.2\n", False),
+        ("# pip install transformers==4.40.2\n", True),
+        ("pip install transformers==4.57.1\n", True),
+    ],
+)
+def test_what_a_command_installs_after_the_list_may_be_what_runs(
+    beside: str, is_told: bool, tmp_path: Path
+) -> None:
+    setup = "setup(install_requires=['transformers==4.57.1'])\n"
+    files = {"setup.py": setup, "Makefile": f"install:\n\tpip install -e . && \\\n\t{beside}"}
+    if beside.startswith("#"):
+        files["Makefile"] = beside
+    assert bool(told(asked(tmp_path, files))) == is_told
+
+
+@pytest.mark.parametrize(
+    ("scripts", "is_told"),
+    [
+        ({"setup/a.sh": "pip install transformers==4.44.2\n"}, False),
+        ({"setup/a.sh": "pip install transformers==4.57.1\n"}, True),
+        ({"setup/a.sh": "pip install transformers==4.57.1\n", "b/Dockerfile": "FROM x\n"}, True),
+        (
+            {
+                "setup/a.sh": "pip install transformers==4.57.1\n",
+                "b/Dockerfile": "RUN pip install transformers==4.44.2\n",
+            },
+            False,
+        ),
+        ({"setup/a.sh": "pip install transformers==4.30.0\n"}, False),
+    ],
+)
+def test_of_a_range_the_release_holds_that_every_command_of_the_project_installs(
+    scripts: dict[str, str], is_told: bool, tmp_path: Path
+) -> None:
+    files = {"setup.py": "setup(install_requires=['transformers>=4.40'])\n", **scripts}
+    assert bool([each for each in told(asked(tmp_path, files)) if each[0] != "note"]) == is_told
+
+
 def test_a_setup_is_read_and_never_run(tmp_path: Path) -> None:
     text = (
         "import os\nos.system('touch was-run')\nextras = {}\n"
