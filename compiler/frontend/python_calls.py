@@ -8,6 +8,7 @@ the same name from another module differs.
 
 import ast
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -255,9 +256,20 @@ def _fault(fault: SyntaxError | ValueError, text: str, origin: Origin) -> Diagno
     column = min(max(getattr(fault, "offset", None) or 1, 1), len(lines[line - 1]) + 1)
     span = origin.span((line - 1, column - 1), (line - 1, column - 1))
     notes = ("it is written for Python 2",) if _PRINT.search(said) else ()
-    return error(
+    is_later = said.startswith("f-string") and sys.version_info < _LATER_STRINGS
+    notes = (
+        ("Python 3.12 reads more in an f-string, and tunec runs on an older one",)
+        if is_later
+        else notes
+    )
+    found = error(
         "E0104", f"the Python cannot be read: {said[:1].lower()}{said[1:]}", span, notes=notes
     )
+    return replace(found, severity="note") if is_later else found
+
+
+_LATER_STRINGS: Final = (3, 12)
+"""From this Python on, what stands in an f-string is parsed as any expression (PEP 701)."""
 
 
 def _too_deep(origin: Origin) -> Diagnostic:

@@ -222,8 +222,13 @@ class Document(Struct, frozen=True, eq=False, dict=True):
         return otherwise if found is None else found.value
 
     def hides(self, *keys: str) -> bool:
-        """Whether one of some keys has a value that is known only when the file is run."""
-        return not self.unknown.isdisjoint(keys)
+        """Whether one of some keys has a value that is known only when the file is run.
+
+        A config that is chosen only then may hold any key that its command does not give.
+        """
+        is_chosen = self.format == "shell" and "config" in self.unknown
+        is_open = is_chosen and not self.found.keys() >= set(keys)
+        return is_open or not self.unknown.isdisjoint(keys)
 
     def where(self, test: Test) -> Mapping[str, Place]:
         """The keys whose path and value pass a test, in the file's order.

@@ -133,7 +133,7 @@ def as_warnings(
         name = fault.file
         if name not in known and name in sources and name not in strange:
             strange[name] = _is_strange(sources[name], targets)
-        if strange.get(name):
+        if strange.get(name) and fault.severity != "note":
             yield replace(fault, severity="warning", notes=(*fault.notes, _STRANGE))
         elif name not in known and fault.id == _TWICE:
             yield replace(fault, severity="note", notes=(*fault.notes, _OF_OTHERS))

@@ -59,7 +59,7 @@ READ_BY_ITSELF: Final = Reason(
     "a script of this repository loads the file, and takes its keys itself"
 )
 TEMPLATE: Final = Reason(
-    "much of the file is left empty, as a template's: what fills it is not known"
+    "the file leaves its values or its run's name open, as a template: what fills it is not known"
 )
 FILLED_IN: Final = Reason("a word stands for a value, as in a template: what fills it is not known")
 OWN_VERL: Final = Reason("this repository has a verl of its own, which may read it otherwise")
@@ -280,14 +280,22 @@ _EMPTY: Final = 0.4
 _LEAST_KEYS: Final = 20
 
 
+_STANDS_IN: Final = re.compile(r"(?i)dummy|placeholder|change[_-]?me|to[_-]?do|tbd|x{3,}")
+_NAMES_OF_RUNS: Final = ("output_dir", "run_name")
+
+
 def _is_template(document: Document) -> bool:
-    """Whether so many keys have no value that something fills them in.
+    """Whether something fills in the values: many keys have none, or a word stands for the run's.
 
     Axolotl's own examples leave up to 0.35 of them empty.
     """
+    if document.format not in _FORMATS or document.is_view:
+        return False
     values = [at.value for key, at in document.found.items() if "." not in key]
-    is_file = document.format in _FORMATS and not document.is_view
-    return is_file and len(values) >= _LEAST_KEYS and values.count(None) >= _EMPTY * len(values)
+    names = (document.value(each) for each in _NAMES_OF_RUNS)
+    is_to_name = any(isinstance(each, str) and _STANDS_IN.fullmatch(each) for each in names)
+    is_empty = len(values) >= _LEAST_KEYS and values.count(None) >= _EMPTY * len(values)
+    return is_to_name or is_empty
 
 
 def _is_set(found: Diagnostic, document: Document | None, run: LintContext) -> bool:

@@ -178,11 +178,11 @@ class Witness(Struct, frozen=True, dict=True):
             return False
         flag = re.sub("[-_]", "[-_]", label.path.rpartition(".")[2])
         name = re.escape(PurePosixPath(found.file).name)
-        for text in (texts := self.mentions.programs_naming(found.file)):
-            starts = len(re.findall(rf"(?<![\w-]){name}(?!\w)", text))
-            if not 0 < starts <= len(re.findall(rf"--{flag}(?![\w-])", text)):
-                return False
-        return bool(texts)
+        starts = re.compile(rf"(?<![\w-]){name}(?!\w)")
+        texts = [e for e in self.mentions.programs_naming(found.file) if starts.search(e)]
+        gives = re.compile(rf"--{flag}(?![\w-])")
+        given = (len(starts.findall(each)) <= len(gives.findall(each)) for each in texts)
+        return bool(texts) and all(given)
 
     def _is_elsewhere(self, found: Diagnostic) -> bool:
         """Whether two files are compared that a script names in another checkout's folder."""

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -443,6 +444,13 @@ def test_python_2_is_named(tmp_path: Path) -> None:
     (found,) = _asked(tmp_path, BOTH + 'print "done"\n').findings
     assert found["id"] == "E0104"
     assert any("Python 2" in note for note in found["notes"])
+
+
+def test_an_f_string_of_a_later_python_is_a_note_below_it(tmp_path: Path) -> None:
+    text = BOTH + """x = f"{"".join(f"{y['a']}" for y in [])}"\n"""
+    found = [each for each in _asked(tmp_path, text).findings if each["id"] == "E0104"]
+    below = [] if sys.version_info >= (3, 12) else ["note"]
+    assert [each["severity"] for each in found] == below
 
 
 def test_lines_for_the_shell_of_a_notebook_are_passed_over(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a folder has no witness for is lowered: nothing starts it, or something comes in between."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,8 @@ LAUNCHER = (
         ("stage3_gather_16bit_weights_on_model_save: false", "note"),
         ("stage3_gather_16bit_weights_on_model_save: true", "warning"),
         ("activation_checkpointing: {cpu_checkpointing: true}", "note"),
+        ("mixed_precision: bf16", "note"),
+        ("mixed_precision: fp16", "warning"),
     ],
 )
 def test_a_key_that_is_not_read_and_asks_for_nothing_is_a_note(
@@ -669,3 +672,146 @@ def test_what_a_partition_gives_is_not_known(partition: str, expected: str, tmp_
     start = f"#!/bin/bash\n#SBATCH -N 1\n{partition}torchrun --nproc_per_node=2 train.py\n"
     found = told(written(tmp_path, {"run.slurm": start}), "no-device-asked-for")
     assert [level for level, _ in found] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("trl sft --config a/sft/run.yaml\n", "note"),
+        ("trl sft --config b/sft/run.yaml\n", "error"),
+        ("trl sft --config $MODEL/sft/run.yaml\n", "error"),
+        ("trl sft --config run.yaml\n", "error"),
+    ],
+)
+def test_of_files_with_one_name_that_is_meant_whose_folders_are_said(
+    start: str, expected: str, tmp_path: Path
+) -> None:
+    twice = f"{SFT}max_length: 2048\n"
+    files = {"a/sft/run.yaml": SFT, "b/sft/run.yaml": twice, "start.slrm": start}
+    assert [level for level, _ in told(written(tmp_path, files), "E0107")] == [expected]
+
+
+PARSES = "from trl import DPOConfig, DPOTrainer, TrlParser\nTrlParser(DPOConfig)\nDPOTrainer()\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "expected"),
+    [
+        ("out", "python train.py --config dpo.yaml\n", "error"),
+        ("dummy", "python train.py --config dpo.yaml\n", "note"),
+        ("out", "python train.py --config dpo.yaml --learning_rate $LR\n", "note"),
+    ],
+)
+def test_a_template_waits_for_its_values(
+    name: str, start: str, expected: str, tmp_path: Path
+) -> None:
+    text = f"model_name_or_path: a/b\ndataset_name: c\noutput_dir: {name}\nbeta: 0.1\n"
+    launcher = "accelerate launch train.py --config recipes/$MODEL/dp$METHOD.yaml\n"
+    files = {
+        "dpo.yaml": f"{text}learning_rate: 0.0\n",
+        "train.py": PARSES,
+        "job.slrm": start,
+        "launch.sh": launcher,
+    }
+    levels = [level for level, _ in told(written(tmp_path, files), "nothing-is-trained")]
+    assert levels == [expected]
+
+
+OF_SCRIPTS = {
+    "pretrained_model_name_or_path": "a/b",
+    "network_module": "networks.lora",
+    "network_dim": 8,
+    "network_alpha": 4,
+    "output_dir": "out",
+    "output_name": "x",
+    "train_data_dir": "data",
+    "max_train_epochs": 4,
+    "save_every_n_epochs": 1,
+    "xformerz": True,
+}
+INTERFACE = {"LoRA_type": "LoCon", "conv_dim": 4, "epoch": 3, "num_cpu_threads_per_process": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "expected"),
+    [
+        ("lora.toml", {}, ["warning"]),
+        ("lora.json", {}, []),
+        ("lora.toml", INTERFACE, []),
+    ],
+)
+def test_the_settings_of_an_interface_around_scripts_are_its_own(
+    name: str, more: dict[str, object], expected: list[str], tmp_path: Path
+) -> None:
+    held = {**OF_SCRIPTS, **more}
+    lines = (f"{key} = {json.dumps(value)}\n" for key, value in held.items())
+    text = "".join(lines) if name.endswith("toml") else json.dumps(held)
+    start = f"accelerate launch train_network.py --config_file {name}\n"
+    path = written(tmp_path, {name: text, "start.sh": start})
+    assert [level for level, _ in told(path, "key-unread-by-sd-scripts")] == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "rule", "expected"),
+    [
+        ("lr_scheduler_kwargs: {num_cycles: 2}", "schedule-argument-unknown", "warning"),
+        ("lr_scheduler_kwargs: {num_cycles: 2}\nlr_scheduler_type: linear", None, "error"),
+    ],
+)
+def test_an_argument_that_a_schedule_drops_ends_no_run(
+    line: str, rule: str | None, expected: str, tmp_path: Path
+) -> None:
+    kind = "" if "lr_scheduler_type" in line else "lr_scheduler_type: constant_with_warmup\n"
+    text = f"output_dir: out\nlearning_rate: 1.0e-5\nwarmup_steps: 3\n{kind}{line}\n"
+    levels = [
+        e for e, _ in told(written(tmp_path, {"args.yaml": text}), "schedule-argument-unknown")
+    ]
+    assert levels == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("CUDA_LAUNCH_BLCOKING", "note"), ("CUDA_VISIBLE_DEVICE", "error")]
+)
+def test_a_variable_that_only_shows_more_of_a_run_changes_nothing_in_it(
+    name: str, expected: str, tmp_path: Path
+) -> None:
+    start = f"export {name}=1\ntorchrun --nproc_per_node 2 train.py --output_dir out --bf16\n"
+    levels = [e for e, _ in told(written(tmp_path, {"run.sh": start}), "variable-misspelt")]
+    assert levels == [expected]
+
+
+@pytest.mark.parametrize(
+    ("lines", "rule", "expected"),
+    [
+        ("use_mflow: false", "misspelt-key", "note"),
+        ("use_mflow: true", "misspelt-key", "error"),
+        ("report_to: wandb\nuse_wandb: true", "key-of-another-tool", "warning"),
+        ("report_to: wandb", "key-of-another-tool", "error"),
+    ],
+)
+def test_an_unread_key_changes_nothing_where_its_own_or_the_default_says_so(
+    lines: str, rule: str, expected: str, tmp_path: Path
+) -> None:
+    text = f"base_model: a/b\ndatasets: [{{path: c, type: alpaca}}]\nmicro_batch_size: 1\n{lines}\n"
+    files = {"axolotl.yaml": text, "run.sh": "axolotl train axolotl.yaml\n"}
+    assert [level for level, _ in told(written(tmp_path, files), rule)] == [expected]
+
+
+SHIPPED = "examples/train/optimizer/muon.sh"
+
+
+@pytest.mark.parametrize(
+    ("place", "start", "expected"),
+    [
+        (SHIPPED, "", "note"),
+        (SHIPPED, f"bash {SHIPPED}\n", "warning"),
+        ("examples/train/mine/muon.sh", "", "warning"),
+    ],
+)
+def test_what_a_fork_of_ms_swift_ships_is_a_note_unless_a_script_starts_it(
+    place: str, start: str, expected: str, tmp_path: Path
+) -> None:
+    text = "NPROC_PER_NODE=2\nswift sft --model a/b --dataset c --output_dir out\n"
+    files = {place: text, "setup.py": "setup(name='ms_swift')\n", "start.sh": start or "true\n"}
+    levels = [level for level, _ in told(written(tmp_path, files), "variable-not-exported")]
+    assert levels == [expected]

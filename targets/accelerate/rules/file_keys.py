@@ -84,7 +84,7 @@ def _refused(place: Place, name: str) -> Finding:
 
 _AS_EVER: Final[Mapping[str, Callable[[Any], bool]]] = {
     "fsdp": lambda value: value == "full_shard",
-    "limit_all_gathers": lambda value: value is True,
+    **dict.fromkeys(("limit_all_gathers", "fsdp_limit_all_gathers"), lambda value: value is True),
     "steps_per_print": lambda _value: True,
     "activation_checkpointing": lambda _value: True,
 }
@@ -93,7 +93,10 @@ _AS_EVER: Final[Mapping[str, Callable[[Any], bool]]] = {
 `DeepSpeedPlugin.__post_init__`, which puts an infinity in place of steps_per_print. DeepSpeed's own
 checkpointing is called by models alone (runtime/activation_checkpointing `checkpoint`), and by none
 of transformers."""
-_ALIASES: Final = {"stage3_gather_16bit_weights_on_model_save": "zero3_save_16bit_model"}
+_ALIASES: Final = {
+    f"stage3_gather_{word}_weights_on_model_save": "zero3_save_16bit_model"
+    for word in ("16bit", "fp16")
+}
 """DeepSpeed's names of settings for which accelerate has another key in the same block."""
 _AMONG_SEVERAL: Final = re.compile(
     r"communication_|reduce_bucket|allgather_|overlap_comm|reduce_scatter"
@@ -110,7 +113,7 @@ def _asks_for_nothing(run: LintContext, document: Document, place: Place, name: 
     if _AMONG_SEVERAL.match(name) and document.value("num_processes") == 1:
         return True
     if name not in ("bf16", "fp16"):
-        return bool(place.value == "auto")
+        return place.value in ("auto", document.value(name))
     enabled = place.node.child("enabled")
     precision = document.value("mixed_precision")
     return precision is not None and enabled is not None and enabled.value is (precision == name)

@@ -94,9 +94,12 @@ def variable_misspelt(run: LintContext) -> Iterator[Finding]:
                 (place.key_label("not a variable that is read"),),
                 (),
                 f"did you mean {near}?",
+                severity="note" if _TO_DEBUG.search(near) else None,
             )
 
 
+_TO_DEBUG: Final = re.compile(r"DEBUG|LAUNCH_BLOCKING|STACKTRACE|CUDA_DSA|VERBOSITY|LOG_LEVEL")
+"""Variables that show more of a run, and change nothing in it."""
 _NOBODY_S: Final[Mapping[str, str]] = {"NCCL_TIMEOUT": "give the trainer --ddp_timeout, in seconds"}
 """Variables that neither NCCL nor torch reads, though users set them; a script may read them
 itself."""

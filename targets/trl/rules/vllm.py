@@ -128,7 +128,7 @@ def vllm_keys_without_vllm(run: LintContext) -> Iterator[Finding]:
     """Settings of vLLM have no effect, since vLLM is not used."""
     for document in run.of("grpo"):
         switch = document.get("use_vllm")
-        if document.is_view or "use_vllm" in document.unknown or (switch and switch.value):
+        if document.is_view or document.hides("use_vllm") or (switch and switch.value):
             continue
         found = [at for key, at in document.found.items() if key.startswith("vllm_")]
         found = [at for at in found if at.value not in (None, False)]

@@ -225,7 +225,8 @@ _NAMED: Final[Mapping[str, str]] = {
 def lora_targets_left_out(run: LintContext) -> Iterator[Finding]:
     """LoRA's targets are left to PEFT, which has no default for this type of model."""
     for lora in loras(run):
-        kind = _model_type(run, lora) if _is_left(lora) else None
+        is_left = _is_left(lora) and not run.own.sets("target_modules")
+        kind = _model_type(run, lora) if is_left else None
         at = lora.start()
         if kind is None or at is None or kind in _EVER or _has(run, kind):
             continue

@@ -13,6 +13,7 @@ from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
 from tunec.compiler.lints.checks.keys.fields import Doubtful, perhaps
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.compiler.lints.effective import default_of
 from tunec.compiler.lints.facts.known_keys import (
     BF16_SCALING,
     CLASSES,
@@ -109,6 +110,8 @@ def is_near(name: str, keys: frozenset[str]) -> bool:
 def _misspelt(run: LintContext, place: Place, near: str) -> Finding:
     consequence = consequence_of_unknown(run, place.document)
     silent, is_free = consequence == "silent", near not in place.document.found
+    usual = default_of(run, place.document.kind, near).value
+    is_idle = silent and place.value in (None, False) and not usual
     return Finding(
         f"{place.document.kind} has no key `{place.path}`",
         (place.key_label("ignored" if silent else "refused"),),
@@ -116,7 +119,7 @@ def _misspelt(run: LintContext, place: Place, near: str) -> Finding:
         f"did you mean `{near}`?" if is_free else f"remove it: `{near}` is there",
         Fix((place.renamed(near) if is_free else place.removed(),), "unsafe"),
         consequence=consequence,
-        severity="warning" if may_be_dropped(run, place.document) else None,
+        severity="note" if is_idle else "warning" if may_be_dropped(run, place.document) else None,
     )
 
 

@@ -123,6 +123,7 @@ def _finding(
 ) -> Finding:
     rename, mine = names
     kind = place.document.kind if place.document.kind in TOOLS else "hf"
+    is_said = mine is not None and mine in place.document.found
     consequence = consequence_of_unknown(run, place.document)
     silent = consequence == "silent"
     word = _WORDS.get(owner, owner)
@@ -137,6 +138,7 @@ def _finding(
         _help(owner, mine),
         Fix((place.renamed(rename),), "unsafe") if rename is not None else None,
         consequence=consequence,
+        severity="warning" if silent and is_said else None,
     )
 
 

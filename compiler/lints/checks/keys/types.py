@@ -7,6 +7,7 @@ from contextlib import suppress
 from math import isfinite
 from typing import Final
 
+from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix, Label, Severity
 from tunec.compiler.diagnostics.wording import joined, shown
 from tunec.compiler.frontend.nodes import Node
@@ -344,9 +345,11 @@ def required_field_missing(run: LintContext) -> Iterator[Finding]:
     if any(each.unknown & {"flags", "output_dir"} for each in every):
         return
     for document in run.of("hf", *TRL):
-        (_, package), *_ = CLASSES.get(document.kind, ()) or (("", ""),)
+        (stem, package), *_ = CLASSES.get(document.kind, ()) or (("", ""),)
         if document.is_view or not package or not run.release(package).is_named:
             continue
+        if run.release(package).is_before(known_releases(stem)[0]):
+            continue  # the class of that release is not known
         if document.format == "shell" and _PASSED_ON.search(document.text):
             continue  # whoever starts the script gives the rest
         if document.format != "shell" and run.own.holds("TrainingArguments(**"):

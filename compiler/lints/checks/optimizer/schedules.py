@@ -142,6 +142,7 @@ def _unknown_finding(name: str, wrong: list[str], at: Place, kind: Place | None)
         ),
         hint or (f"{quoted(homes)} has it" if homes else "remove it"),
         consequence="silent" if ignored else "init",
+        severity="warning" if ignored else None,
     )
 
 

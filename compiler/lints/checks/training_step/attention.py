@@ -296,13 +296,21 @@ def longer_than_context(run: LintContext) -> Iterator[Finding]:
             "a model with learned positions ends there with an index error",
         ),
         f"write {context}, or scale its positions (rope_scaling)",
-        severity="note" if _CHANGED.search(at.document.text) else None,
+        severity="note" if _CHANGED.search(at.document.text) or _counts_by_grid(run) else None,
         sum=(Term("sequence", length.value, "tokens"), Term("context", context, "tokens")),
     )
 
 
 _CHANGED: Final = re.compile(r"(?i)#[^\n]*(?:\brope\b|max_position_embeddings|\byarn\b)")
 """A comment that the model's own positions have been changed."""
+_BY_GRID: Final = re.compile(r"qwen\d.*_(?:vl|omni)|glm4\w*v")
+"""Families in which an image advances the positions by the longest side of its grid, and not by its
+tokens: transformers 5.23.0 models/qwen2_5_vl and glm4v, `get_rope_index`."""
+
+
+def _counts_by_grid(run: LintContext) -> bool:
+    """Whether samples with images take fewer positions than they have tokens."""
+    return run.model is not None and _BY_GRID.match(run.model.architecture.family) is not None
 
 
 def _length(run: LintContext) -> Place | None:

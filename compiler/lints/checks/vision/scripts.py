@@ -12,6 +12,7 @@ from tunec.compiler.lints.facts.launch import packages
 from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm, is_true
 from tunec.compiler.lints.facts.model import sees
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _SIDES: Final = re.compile(r"patch(\d+)(?:-(\d+))?$")
 """`clip-vit-large-patch14-336`: patches of 14 pixels in images of 336."""
@@ -124,7 +125,8 @@ def _of_llava(document: Document) -> Iterator[Finding]:
         return
     tokens = (int(sides[2] or _SIDE) // int(sides[1])) ** 2
     note = f"({sides[2] or _SIDE} / {sides[1]})^2 tokens of {tower.value if tower else ''}"
-    yield from _cut(at or tower, length, tokens, (note, "silent"))
+    for each in _cut(at or tower, length, tokens, (note, "silent")):
+        yield each if at is not None else replace(each, severity="warning")
 
 
 def _cut(
