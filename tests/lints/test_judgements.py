@@ -36,6 +36,7 @@ _STILL_WARN = {
     "interval-without-strategy",
     "launcher-precision-differs",
     "limit-of-zero-checkpoints",
+    "longer-than-context",
     "lora-reaches-vision-tower",
     "lora-target-unused",
     "optimizer-exchanged-on-offload",
