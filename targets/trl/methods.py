@@ -17,7 +17,7 @@ _MARKS: Final[Mapping[str, frozenset[str]]] = {
     "ppo": frozenset({"num_ppo_epochs", "cliprange_value", "vf_coef"}),
 }
 """Keys that only one class has: trl 0.8.6 to 1.16.0 trainer/kto_config.py, rloo_config.py,
- gkd_config.py (from 0.29 on experimental/gkd), ppo_config.py until 1.15. RLOO shares
+gkd_config.py (from 0.29 on experimental/gkd), ppo_config.py until 1.15. RLOO shares
 some keys with PPO, and is tried first."""
 _OF_OTHERS: Final = frozenset({"base_model", "stage", "finetuning_type", "rl"})
 """Keys of Axolotl and LLaMA-Factory, whose files have some of these keys too."""

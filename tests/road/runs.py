@@ -235,6 +235,18 @@ RUNS: Final = (
     Run("preferences in full", 7, {"method": "full", "objective": "dpo"}, form="pairs"),
     Run("a reward model", 7, {"method": "lora", "objective": "reward"}, form="pairs", always=True),
     Run(
+        "a reward model under zero 3",
+        7,
+        {"method": "full", "objective": "reward", **_zero(3)},
+        form="pairs",
+    ),
+    Run(
+        "a reward model under fsdp 2",
+        7,
+        {"method": "lora", "objective": "reward", "engine": "fsdp"},
+        form="pairs",
+    ),
+    Run(
         "a reward model in full",
         14,
         {"method": "full", "objective": "reward", "train": {"epochs": 2}, **_zero(2)},

@@ -23,9 +23,10 @@ def compiled(target: str, objective: str, method: object = DROPOUT) -> Compiled:
 
 
 def test_trl_is_told_to_keep_dropout_where_there_is_some():
-    (kept, *_) = compiled("trl", "dpo").artifacts["trl"]
-    assert (kept.values["lora_dropout"], kept.values["disable_dropout"]) == (0.1, False)
-    for objective, method in [("dpo", "lora"), ("sft", DROPOUT)]:
+    for objective in ("dpo", "reward"):
+        (kept, *_) = compiled("trl", objective).artifacts["trl"]
+        assert (kept.values["lora_dropout"], kept.values["disable_dropout"]) == (0.1, False)
+    for objective, method in [("dpo", "lora"), ("reward", "lora"), ("sft", DROPOUT)]:
         (usual, *_) = compiled("trl", objective, method).artifacts["trl"]
         assert "disable_dropout" not in usual.values
 
