@@ -36,6 +36,8 @@ def wide_norms(one: Combination) -> Iterator[Combination]:
     sharded = replace(one, states="fsdp", engine="fsdp", world=8, fsdp="full", micro=2)
     yield sharded
     yield replace(sharded, version=1)
+    if one.model == "phi-2":  # its only norm gives what attention and feed-forward read
+        yield replace(one, method="lora", states="bf16-adapters")
     one = replace(one, loss="chunked", micro=2, sequence=1024, packing=False)
     for checkpointed in (False, True):
         own = replace(one, checkpointed=checkpointed)

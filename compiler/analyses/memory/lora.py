@@ -59,7 +59,7 @@ def adapters_saved(
     for module in modules:
         if is_stack(module):
             continue
-        source = _source(module)
+        source = _source(model, module)
         how = {"in_order": in_order, "several": several}
         as_it_is = narrow and is_kept(model, module, widths, **how)
         as_it_is |= shared and module.positions > 0 and not is_in_encoder(module)
@@ -86,11 +86,11 @@ def inputs_kept(
     beside each other read one tensor, which adapters in its dtype keep anyway.
     """
     adapted = workload.adapted if widths.adapters_share_inputs and not widths.drops else ()
-    known = {_source(module) for module in adapted}
+    known = {_source(workload.architecture, module) for module in adapted}
     kept, model = 0.0, workload.architecture
     for module in model.modules:
         inside = module.kind == "linear" and module.part == part and "{}" in module.path
-        read = _source(module)
+        read = _source(workload.architecture, module)
         if not inside or read in known:
             continue
         if not is_kept(model, module, widths, in_order=False, several=several):
@@ -99,14 +99,24 @@ def inputs_kept(
     return kept
 
 
-def _source(module: Module) -> tuple[str, int, int, bool, bool]:
+def _source(model: Architecture, module: Module) -> tuple[str, int, int, bool, bool]:
     """A key of the tensor that a module reads; a block's last one reads what the others made.
 
-    An attention over two streams has products of the second beside those of the first.
+    An attention over two streams has products of the second beside those of the first. What the
+    only norm of a layer gives is read by attention and feed-forward.
     """
     parent, _, name = module.path.rpartition(".")
+    if _reads_only_norm(model, module):
+        parent = f"{module.path.partition('{}')[0]}{module.indices}"
     second = name.startswith(("add_", "to_add_"))
     return parent, prod(module.shape[1:]), module.copies, reads_attention(module), second
+
+
+def _reads_only_norm(model: Architecture, module: Module) -> bool:
+    stacks = [stack for stack in model.stacks if stack.part == module.part]
+    lone = all(stack.norms == 1 and stack.hidden != stack.ffn for stack in stacks)
+    inside = bool(stacks) and lone and "{}" in module.path and module.kind == "linear"
+    return inside and module.shape[-1] == stacks[0].hidden and not reads_attention(module)
 
 
 def adapters_working(workload: Workload, widths: Arithmetic) -> float:
