@@ -291,14 +291,14 @@ _OF_OTHERS: Final = frozenset(
     {
         *("train_type", "sft_type"),
         *("with_tracking", "use_slow_tokenizer", "dataset_mixer_list"),
-        *("kt_config", "_n_gpu"),
+        *("kt_config", "_n_gpu", "global_world_size"),
     }
 )
 """Keys of ms-swift before 4.0, which has many of TrainingArguments' with other defaults (swift 2.0
 to 3.12 llm/argument), of Open Instruct's own loop (allenai/open-instruct finetune.py
 `FlatArguments`), of KTransformers' own accelerate (LLaMA-Factory examples/ktransformers), and of
 what a run wrote of its arguments (transformers 4.40.2 to 5.23.0 training_args.py `_n_gpu`, a field
-that its parser does not take)."""
+that its parser does not take; ms-swift 4.1.0 arguments/base_args `save_args`, args.json)."""
 _OF_EVALUATION: Final = frozenset({"n_shot", "lang", "task_dir"})
 """Beside `task`: the file of `llamafactory-cli eval` (llamafactory 0.7.0 to 0.9.3
 hparams/evaluation_args.py `EvaluationArguments`), which trains nothing."""

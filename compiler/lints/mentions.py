@@ -131,12 +131,12 @@ class Mentions(Struct, frozen=True, dict=True):
         own, name = Path(file).resolve().as_posix(), PurePosixPath(file)
         begun = "|".join(re.escape(name.name[:n]) for n in range(_LEAST_BEGUN, len(name.name)))
         built = rf"|(?<![\w.-])(?:{begun}){_BUILT}" if begun else ""
-        stem = rf"""["'/]{re.escape(name.stem)}["']"""
+        stem = rf"""(?<=["'/]){re.escape(name.stem)}["']"""
         pattern = re.compile(rf"(?<![\w-]){re.escape(name.name)}(?!\w)|{stem}{built}")
-        hint = name.stem[:_LEAST_BEGUN]  # in whatever the pattern finds
+        hint = name.stem[:_LEAST_BEGUN]  # with which whatever the pattern finds begins
         namesakes = [path for path, _ in self._texts if path.endswith(f"/{name.name}")]
         for path, text in self._texts:
-            found = pattern.finditer(text) if path != own and hint in text else iter(())
+            found = _at_each(hint, text, pattern) if path != own else iter(())
             folders = (_folders(text[_around(each)], path) for each in found)
             if any(_is_nearest(own, namesakes, each) for each in folders):
                 yield path
@@ -190,6 +190,15 @@ class Mentions(Struct, frozen=True, dict=True):
         """The texts by path, with their comments."""
         every = (each for root in self.roots for each in texts_below(root, _ENDINGS))
         return tuple({path: text for path, text in every if _BUILT_IN not in path}.items())
+
+
+def _at_each(word: str, text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    """What a pattern matches where a word stands, with which all that it matches begins."""
+    at = text.find(word)
+    while at >= 0:
+        if found := pattern.match(text, at):
+            yield found
+        at = text.find(word, at + 1)
 
 
 _FOLDER: Final = re.compile(r"[\w.{}$*/~-]*/\Z")

@@ -104,6 +104,9 @@ _PAIRS = {
     "the record of a run": _pair(
         "value-of-another-type", "args.json", _RECORDED, "", ', "_n_gpu": 1'
     ),
+    "the record of a run of ms-swift": _pair(
+        "value-of-another-type", "args.json", _RECORDED, "", ', "global_world_size": 8'
+    ),
     "an adapter's config that is written down": _pair(
         "lora-alpha-of-zero",
         "merge.py",
