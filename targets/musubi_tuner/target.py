@@ -22,7 +22,7 @@ _OWN: Final = frozenset(
     }
 )
 """Flags that few other programs have; only musubi-tuner names its model by `dit`."""
-_LEAST: Final = 3
+_LEAST: Final = 2
 
 
 def _is_config(document: Json) -> bool:
