@@ -6,6 +6,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import (
     ALWAYS,
+    Cannot,
     Entry,
     Json,
     derived,
@@ -182,6 +183,10 @@ def row(
         yields=yields,
         beside=beside,
     )
+
+
+NO_DROPOUT_FOR_PAIRS: Final = Cannot("DPO switches all dropout off", True, (0.0,))
+"""Why such a trainer has no key for dropout where `dropout` writes none."""
 
 
 def dropout(key: str, absent: float, method: tuple[str, str], source: str) -> Entry:

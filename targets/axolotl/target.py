@@ -39,6 +39,7 @@ from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.huggingface.training import optimizer_packages
 from tunec.targets.read_only import schema_of
+from tunec.targets.rows import NO_DROPOUT_FOR_PAIRS
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import beside_fsdp_and_rewards, evaluating_by_loss
 
@@ -171,7 +172,7 @@ _CANNOT: Final = {
     "model.kind": Cannot(
         "Axolotl trains models that write text", True, ("causal-lm", "vision-language")
     ),
-    "adapter.dropout": Cannot("DPO switches all dropout off", True, (0.0,)),
+    "adapter.dropout": NO_DROPOUT_FOR_PAIRS,
     "loss.path": Cannot(
         "TRL's trainers of pairs and answers compute all logits at once", True, ("full",)
     ),

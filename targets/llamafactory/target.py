@@ -43,7 +43,7 @@ from tunec.targets.llamafactory.packages import (
 )
 from tunec.targets.llamafactory.refusals import REFUSALS
 from tunec.targets.read_only import schema_of
-from tunec.targets.rows import is_supervised, row
+from tunec.targets.rows import NO_DROPOUT_FOR_PAIRS, is_supervised, row
 from tunec.targets.scripts.launchers import without_rank_flag
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
@@ -218,7 +218,7 @@ _CANNOT: Final = {
         "it has templates of its own, by name: `extra: {llamafactory: {template: default}}` puts "
         "roles in words, for a tokenizer that has none"
     ),
-    "adapter.dropout": Cannot("DPO switches all dropout off", True, (0.0,)),
+    "adapter.dropout": NO_DROPOUT_FOR_PAIRS,
     "loss.path": Cannot("it computes all logits, or Liger fuses the loss", True, ("full",)),
     "model.trust_remote_code": Cannot("a row says it"),
     "adapter.targets": Cannot("names within the language model say it"),

@@ -42,7 +42,7 @@ from tunec.targets.ms_swift.packages import (
 from tunec.targets.ms_swift.refusals import REFUSALS
 from tunec.targets.ms_swift.training import TRAINING, accumulated
 from tunec.targets.read_only import schema_of
-from tunec.targets.rows import is_of_pairs, is_rewarded
+from tunec.targets.rows import NO_DROPOUT_FOR_PAIRS, is_of_pairs, is_rewarded
 from tunec.targets.scripts.launchers import without_rank_flag
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
@@ -168,7 +168,7 @@ _CANNOT: Final = {
     **taking_the_tokenizers_template(
         "it has templates of its own, by name, and one for each model that it knows"
     ),
-    "adapter.dropout": Cannot("DPO switches all dropout off", True, (0.0,)),
+    "adapter.dropout": NO_DROPOUT_FOR_PAIRS,
     "loss.path": Cannot("it computes all logits, or Liger fuses the loss", True, ("full",)),
     **reading_formats(
         "it knows records by their columns, and puts its chat template around every text",
