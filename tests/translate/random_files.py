@@ -270,7 +270,7 @@ SOURCES: Final = (
         _flags("deepspeed --num_gpus=8 finetune_visualglm.py"),
     ),
     Source("trl-methods", "kto.yaml", ("1.16.0",), _PAIRS, name="kto.yaml"),
-    Source("trl-methods", "reward.yaml", ("1.16.0",), _TRL, name="reward.yaml"),
+    Source("trl", "reward.yaml", ("0.27.2", "1.16.0"), _TRL | {"center_rewards_coefficient": 0.01}),
 )
 
 
