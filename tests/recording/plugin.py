@@ -81,13 +81,19 @@ class Recording:
     def obtain(
         self, source: sources.Source, clones: Iterable[Path] = (), cache: Path | None = None
     ) -> Path:
-        """In the place of `sources.obtain`: a recorded answer needs no script."""
+        """In the place of `sources.obtain`: a recorded answer needs no script.
+
+        One that cannot be had is asked for once: without a network each attempt takes a while.
+        """
+        needs_it = self.is_real or self.mode != "replay" or cache is not None
+        place = sources.place_of(source, cache)
+        if str(place) in self.unavailable and not needs_it:
+            return place
         try:
             return _OBTAIN(source, clones, cache)
         except EnvironmentUnavailable as unavailable:
-            if self.is_real or self.mode != "replay" or cache is not None:
+            if needs_it:
                 raise
-            place = sources.place_of(source, cache)
             self.unavailable[str(place)] = unavailable
             return place
 
