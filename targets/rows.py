@@ -186,7 +186,7 @@ def row(
 
 
 NO_DROPOUT_FOR_PAIRS: Final = Cannot("DPO switches all dropout off", True, (0.0,))
-"""Why such a trainer has no key for dropout where `dropout` writes none."""
+"""Why a trainer whose DPO switches dropout off refuses dropout in adapters there."""
 
 
 def dropout(key: str, absent: float, method: tuple[str, str], source: str) -> Entry:

@@ -116,8 +116,8 @@ def _paths(shape: type[Shape], base: Path) -> Iterator[Path]:
 _NEAR: Final = 0.72
 """Likeness from which a field is suggested for a word with another beginning: `neftune` (0.67) is
 no typo for `tunec`, while `alfa` (0.67) is one for `alpha`."""
-_NEAR_BEHIND_ITS_BEGINNING: Final = 0.65
-"""Likeness of words that begin alike: `scale` (0.62) is no typo for `schedule`."""
+_NEAR_WITH_SAME_START: Final = 0.65
+"""The same for a word with the same first two letters: `scale` (0.62) is no typo for `schedule`."""
 
 
 def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diagnostic:
@@ -201,7 +201,7 @@ def _near(name: str, known: Collection[str]) -> list[str]:
     from difflib import SequenceMatcher
 
     def least(other: str) -> float:
-        return _NEAR_BEHIND_ITS_BEGINNING if other[:2] == name[:2].lower() else _NEAR
+        return _NEAR_WITH_SAME_START if other[:2] == name[:2].lower() else _NEAR
 
     typos = [
         each

@@ -33,7 +33,7 @@ _FLAGS: Final = ("bf16", *_HALVES, "deepspeed")
 
 
 def _write_precision(plan: Plan) -> Mapping[str, Json]:
-    """The precision's keys; each half means autocast too, but under DeepSpeed."""
+    """The precision's keys; `bf16` and `fp16` also switch autocast on, except under DeepSpeed."""
     compute = plan.precision.compute
     engine = {"deepspeed": "ds_config.json"} if on_deepspeed(plan) else {}
     return {"bf16": compute == "bf16", "fp16": compute == "fp16", **engine}
