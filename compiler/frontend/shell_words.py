@@ -12,6 +12,9 @@ from msgspec import Struct, field
 
 from tunec.schemas.caches import cached
 
+BATCH_ENDINGS: Final = (".slurm", ".slrm", ".sbatch")
+"""Endings of the names of scripts that are written for Slurm."""
+
 MAX_COMMANDS: Final = 5_000
 MAX_WORDS: Final = 20_000
 MAX_PARTS: Final = 100_000

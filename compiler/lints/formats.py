@@ -18,6 +18,7 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_notebook
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.python_settings import BY_ITSELF, ScriptArguments
+from tunec.compiler.frontend.shell_words import BATCH_ENDINGS
 from tunec.compiler.frontend.text import Origin, decode
 from tunec.compiler.lints.kinds import fields_of
 from tunec.schemas.frozen import replace
@@ -32,7 +33,7 @@ _ENDINGS: Final = {
     ".yaml": "yaml",
     ".yml": "yaml",
     ".toml": "toml",
-    **dict.fromkeys((".env", ".sh", ".bash", ".slurm", ".slrm", ".sbatch"), "shell"),
+    **dict.fromkeys((".env", ".sh", ".bash", *BATCH_ENDINGS), "shell"),
     ".py": "python",
     ".ipynb": "notebook",
 }

@@ -12,9 +12,10 @@ from msgspec import Struct
 from tunec.compiler.frontend.notebook import read_notebook
 from tunec.compiler.lints.environment import Pin
 from tunec.compiler.lints.requirement_files import (
+    COMMANDS,
     StatedRequirement,
     commands,
-    installs,
+    rank_of,
     script,
     stated,
 )
@@ -51,24 +52,18 @@ class Installed(Struct, frozen=True, dict=True):
         """The pins; of a range, the one release that all these commands name, if it is within."""
         if all(each.exact is not None for each in pins.values()):
             return pins
-        one = {name: pin for name in pins if (pin := self._one.get(name)) is not None}
-        return {
-            name: one[name] if name in one and _holds(pin, one[name]) else pin
-            for name, pin in pins.items()
-        }
+        ones = ((name, pin, self._one.get(name)) for name, pin in pins.items())
+        return {name: one if one and _holds(pin, one) else pin for name, pin, one in ones}
 
     @cached_property
     def _one(self) -> Mapping[str, Pin]:
         every: dict[str, dict[str | None, Pin]] = {}
         for path, text in self.texts():
-            for each in stated(path, text) if installs(PurePath(path).name) else ():
+            for each in stated(path, text) if rank_of(PurePath(path).name) in COMMANDS else ():
                 pin = Pin(each.package, (each.releases,), f"{os.path.relpath(path)}:{each.line}")
                 every.setdefault(each.package, {})[each.exact] = pin
-        return {name: pin for name, (pin, *others) in _first(every) if not others}
-
-
-def _first(every: Mapping[str, Mapping[str | None, Pin]]) -> Iterator[tuple[str, list[Pin]]]:
-    return ((name, list(pins.values())) for name, pins in every.items() if None not in pins)
+        alone = {name: pins for name, pins in every.items() if len(pins) == 1 and None not in pins}
+        return {name: next(iter(pins.values())) for name, pins in alone.items()}
 
 
 def _holds(pin: Pin, one: Pin) -> bool:

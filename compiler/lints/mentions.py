@@ -19,11 +19,12 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.shell_words import BATCH_ENDINGS
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.own_source import OwnSource, texts_below, without_remarks
 from tunec.compiler.lints.repository import copy_of, is_top
 
-_SCRIPTS: Final = (".sh", ".bash", ".slurm", ".slrm", ".sbatch")
+_SCRIPTS: Final = (".sh", ".bash", *BATCH_ENDINGS)
 _PROGRAMS: Final = (".py", *_SCRIPTS, ".ipynb", ".bat", "Makefile", "Dockerfile")
 _ENDINGS: Final = (
     *_PROGRAMS,

@@ -147,7 +147,7 @@ def _marked(
 ) -> tuple[Target, File, str] | None:
     """The first file that knows the document for its own."""
     for target, file in files:
-        if _is(file, document) and (is_named or _is_its_own(target, file, parsed)):
+        if _is(file, document) and (is_named or _is_its_own(target, file, parsed, document)):
             found = target, file, kind_of(target, file)
             return _narrowed(found, files, document) if parsed.part != "flags" else found
     return None
@@ -270,7 +270,7 @@ def _says_trl(document: Any) -> bool:
     return bool(keys & fields_of("sft") - fields_of("hf") - OF_SCRIPTS)
 
 
-def _is_its_own(target: Target, file: File, parsed: Parsed) -> bool:
+def _is_its_own(target: Target, file: File, parsed: Parsed, document: Any) -> bool:
     """Whether most of a file's keys are a trainer's: others have `output_dir` and `optim` too."""
     kind = kind_of(target, file)
     keys = frozenset(parsed.root.fields or ())
@@ -283,7 +283,7 @@ def _is_its_own(target: Target, file: File, parsed: Parsed) -> bool:
             keys & known_keys(target, file)
         ) >= _SHARE_OF_PART * len(keys)
     if kind in _TOML and not parsed.part:
-        mine = without_dashes(frozenset(_without_sections(parsed, plain(parsed.root))))
+        mine = without_dashes(frozenset(document))
         least = _SHARE_OF_SCRIPTS if kind in _NO_JSON else LEAST_SHARE
         return len(mine & without_dashes(known_keys(target, file))) >= least * len(mine)
     if kind not in _CLASSED:
@@ -353,12 +353,12 @@ def _best(
         return part
     mine = files if is_named else [each for each in files if _may_take(each[0], document)]
     found = _by_keys(mine, document)
-    return found if found is not None and _is_plausible(found, parsed) else None
+    return found if found is not None and _is_plausible(found, parsed, document) else None
 
 
-def _is_plausible(found: tuple[Target, File, str], parsed: Parsed) -> bool:
+def _is_plausible(found: tuple[Target, File, str], parsed: Parsed, document: Any) -> bool:
     if parsed.part == "flags":
-        return _is_its_own(found[0], found[1], parsed)
+        return _is_its_own(found[0], found[1], parsed, document)
     if found[2].endswith("-data"):
         return False  # a list of anything has a first and a second: `_is` knows its own
     return found[2] != "deepspeed" or parsed.format == "json"

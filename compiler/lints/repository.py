@@ -21,7 +21,7 @@ from tunec.compiler.frontend.project import Outside, project_root, require_insid
 from tunec.compiler.lints.environment import Pin
 from tunec.compiler.lints.installing import notebook_requirements
 from tunec.compiler.lints.requirement_files import (
-    HEAD,
+    COMMANDS,
     StatedRequirement,
     included,
     rank_of,
@@ -215,17 +215,16 @@ def _chosen(said: Iterable[RankedRequirement]) -> Mapping[str, Pin]:
     by_package: dict[str, list[RankedRequirement]] = {}
     for each in said:
         by_package.setdefault(each.stated.package, []).append(each)
-    return {package: _pin(every) for package, every in by_package.items() if not _is_newest(every)}
-
-
-def _is_newest(said: Iterable[RankedRequirement]) -> bool:
-    """Whether only the head of the package's repository is named, as if nothing were."""
-    return all(each.stated.releases == HEAD for each in said)
+    return {
+        package: _pin(every)
+        for package, every in by_package.items()
+        if not all(each.stated.is_newest for each in every)
+    }
 
 
 def _pin(said: list[RankedRequirement]) -> Pin:
     """What is believed first; of a range, the one release that something else names within it."""
-    first = min(each.rank for each in said if not _is_newest([each]))
+    first = min(each.rank for each in said if not each.stated.is_newest)
     held = [each for each in said if each.rank == first]
     pin = _of(held)
     beside = (each for each in said if _is_beside(first, each.rank))
@@ -270,7 +269,6 @@ def _beside_transformers(pins: Mapping[str, Pin]) -> Mapping[str, Pin]:
 
 
 _LISTS: Final = (rank_of("requirements.txt"), rank_of("requirements_train.txt"))
-_COMMANDS: Final = (rank_of("Dockerfile"), rank_of("install.sh"))
 _LOCK: Final = rank_of("uv.lock")
 
 
@@ -281,16 +279,16 @@ def _is_beside(first: int, other: int) -> bool:
     what is listed.
     """
     is_list = first in _LISTS and other in _LISTS
-    return is_list or (other in _COMMANDS and first != _LOCK)
+    return is_list or (other in COMMANDS and first != _LOCK)
 
 
 def _differs(each: RankedRequirement, pin: Pin) -> bool:
-    is_other = each.stated.exact not in (None, pin.exact) or _is_newest([each])
+    is_other = each.stated.exact not in (None, pin.exact) or each.stated.is_newest
     return each.stated.is_own or (is_other and pin.exact is not None)
 
 
 def _of(held: list[RankedRequirement]) -> Pin:
-    ranges = dict.fromkeys(ANY if _is_newest([each]) else each.stated.releases for each in held)
+    ranges = dict.fromkeys(ANY if each.stated.is_newest else each.stated.releases for each in held)
     is_own = any(each.stated.is_own for each in held)
     return Pin(held[0].stated.package, tuple(ranges), held[0].where, is_own)
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
+from tunec.compiler.frontend.shell_words import BATCH_ENDINGS
 from tunec.compiler.frontend.software import plain_name
 from tunec.compiler.releases import ANY, Releases
 
@@ -78,6 +79,11 @@ class StatedRequirement(Struct, frozen=True):
         is_one = text.startswith("==") and "," not in text and not text.endswith("*")
         return text.lstrip("=") if is_one else None
 
+    @property
+    def is_newest(self) -> bool:
+        """Whether only the head of the package's repository is named, as if nothing were."""
+        return self.releases == HEAD
+
 
 def requirement(text: str, line: int) -> StatedRequirement | None:
     """A requirement as pip writes it; None where it is none, names no release, or is of another OS.
@@ -87,12 +93,13 @@ def requirement(text: str, line: int) -> StatedRequirement | None:
     """
     text = re.sub(r"(^|\s)#.*", "", text)
     if (by_git := _BY_GIT.fullmatch(text)) and by_git["of"].lower() in _MAKERS:
-        of, package = by_git["of"].lower(), _OF_REPOSITORY.get(by_git["of"].lower())
+        of = by_git["of"].lower()
+        package = _OF_REPOSITORY.get(of, of)
         if by_git["owner"].lower() not in _MAKERS[of]:
-            return StatedRequirement(package or of, ANY, line, is_own=True)
+            return StatedRequirement(package, ANY, line, is_own=True)
         if not _COMMIT.fullmatch(text):
             tag = by_git["tag"]
-            return _stated(package or of, f"=={tag}" if tag else HEAD.text, line)
+            return _stated(package, f"=={tag}" if tag else HEAD.text, line)
     if by_path := _BY_PATH.fullmatch(text):
         is_own = _BUILT.search(f"{by_path['path']}/") is None
         return StatedRequirement(plain_name(by_path["name"]), ANY, line, is_own=is_own)
@@ -352,6 +359,7 @@ def _read_me(text: str) -> Iterator[StatedRequirement]:
 # ── which file is which ──────────────────────────────────────────────────────────────────────────
 
 Read = Callable[[str], Iterator[StatedRequirement]]
+_SCRIPT: Final = "|".join(map(re.escape, (".sh", *BATCH_ENDINGS)))
 _KINDS: Final[tuple[tuple[str, Read], ...]] = (
     (r"uv\.lock|poetry\.lock", _lock),
     (r"requirements\.txt", _requirements),
@@ -361,7 +369,7 @@ _KINDS: Final[tuple[tuple[str, Read], ...]] = (
     (r"setup\.cfg", _setup_cfg),
     (r"environment\.ya?ml", _environment),
     (r"Dockerfile|Dockerfile\.\w+|\w+\.Dockerfile", commands),
-    (r"[\w.-]+\.(?:sh|slurm|slrm|sbatch)|Makefile", script),
+    (rf"[\w.-]+(?:{_SCRIPT})|Makefile", script),
     (r"README(?:[\w.-]*)?\.(?:md|rst|txt)|README", _read_me),
 )
 """Names of files, in the order in which they are believed."""
@@ -374,9 +382,8 @@ def rank_of(name: str) -> int | None:
     return None if is_for_others else next(ranks, None)
 
 
-def installs(name: str) -> bool:
-    """Whether a file is a script, or the recipe of an image, whose commands install."""
-    return rank_of(name) in (rank_of("Dockerfile"), rank_of("install.sh"))
+COMMANDS: Final = (rank_of("Dockerfile"), rank_of("install.sh"))
+"""The ranks of recipes of images and of scripts, whose commands install."""
 
 
 def stated(name: str, text: str) -> Iterator[StatedRequirement]:

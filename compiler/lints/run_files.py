@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
+from tunec.compiler.frontend.shell_words import BATCH_ENDINGS
 from tunec.compiler.lints.document import TRL, Document, FileReference
 from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.grouping import Group, Part, grouped, part_of
@@ -156,7 +157,7 @@ def apart(run: Run) -> Iterator[Run]:
 
 
 _SUFFIXES: Final = frozenset(
-    {".json", ".yaml", ".yml", ".toml", ".env", ".sh", ".slurm", ".slrm", ".sbatch", ".hostfile"}
+    {".json", ".yaml", ".yml", ".toml", ".env", ".sh", *BATCH_ENDINGS, ".hostfile"}
 )
 _NAMES: Final = frozenset({"hostfile"})
 _NO_CONFIGS: Final = frozenset({"tunec.toml", "pyproject.toml"})

@@ -20,6 +20,7 @@ from tunec.compiler.frontend.names import check_hardware
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.project import Project
+from tunec.compiler.frontend.shell_words import BATCH_ENDINGS
 from tunec.compiler.frontend.text import Origin
 from tunec.compiler.frontend.toml_nodes import parse_toml
 from tunec.compiler.lints.environment import Environment, Faulty, Unusable, environment_of
@@ -82,7 +83,7 @@ OURS: Final = (
 SETTINGS: Final = Kind("lint", LintSettings)
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _READ_BY_LINT: Final = frozenset(
-    {*_SUFFIXES, ".toml", ".env", ".sh", ".slurm", ".slrm", ".sbatch", ".hostfile", ".py"}
+    {*_SUFFIXES, ".toml", ".env", ".sh", *BATCH_ENDINGS, ".hostfile", ".py"}
 )
 
 
