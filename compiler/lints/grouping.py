@@ -62,6 +62,8 @@ class Part(Struct, frozen=True, eq=False, dict=True):
     """Whether the file has the key that names a DeepSpeed file, with an empty value."""
     is_read: bool
     """Whether any document of the part is of a known kind."""
+    serves: bool
+    """Whether the file is read where nothing is trained: it shares a run with none by itself."""
 
     @cached_property
     def file(self) -> Path:
@@ -92,7 +94,21 @@ def part_of(path: Path, reading: Reading) -> Part:
         frozenset({str(path), *reading.sources}),
         any(_declines(each) for each in documents),
         bool(documents),
+        any(map(_serves, documents)),
     )
+
+
+def _serves(document: Document) -> bool:
+    """Whether a file of LLaMA-Factory is for a chat, a server or an export.
+
+    llamafactory 0.9.3 to 0.9.5 train/tuner.py `export_model`, chat/chat_model.py `ChatModel`.
+    """
+    is_one = any(document.get(key) is not None for key in _OF_SERVING)
+    return document.kind == "llamafactory" and is_one and _OF_TRAINING.isdisjoint(document.keys)
+
+
+_OF_SERVING: Final = ("infer_backend", "export_dir")
+_OF_TRAINING: Final = frozenset({"do_train", "do_eval", "do_predict", "dataset", "eval_dataset"})
 
 
 def _declines(document: Document) -> bool:
@@ -153,6 +169,8 @@ def _pairs(parts: Sequence[Part]) -> Iterator[tuple[Part, Part]]:
 
 def _clash(one: Part, other: Part) -> bool:
     """Whether two parts are alternatives, so that no run contains both."""
+    if one.serves or other.serves:
+        return True
     if not (one.own.isdisjoint(other.every) and other.own.isdisjoint(one.every)):
         return True
     if one.arguments.isdisjoint(other.arguments):

@@ -113,9 +113,9 @@ class Mentions(Struct, frozen=True, dict=True):
         beside = (text for path, text in scripts if path.rpartition("/")[0] == folder)
         return any(writes(text, file) for text in beside)
 
-    def programs_naming(self, file: str) -> list[str]:
-        """The texts of programs that have the name of a file."""
-        paths = frozenset(filter(_is_program, self._naming(file)))
+    def texts_naming(self, file: str, *, with_prose: bool) -> list[str]:
+        """The texts of programs that have the name of a file, and if asked those of a README."""
+        paths = {each for each in self._naming(file) if with_prose or _is_program(each)}
         return [text for path, text in self._texts if path in paths]
 
     def is_loaded(self, file: str) -> bool:

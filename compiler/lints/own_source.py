@@ -78,8 +78,12 @@ class OwnSource(Struct, frozen=True, dict=True):
         return name in self._fields or (as_flag and name.replace("-", "_") in self._flags)
 
     def parses(self, flag: str, programs: Iterable[str]) -> bool:
-        """Whether a started program, or what it imports, adds a flag to a parser itself."""
-        words = rf"add_argument\(\s*(?:[\"']-\w[\"'],\s*)?[\"']--{flag.replace('_', '[-_]')}[\"']"
+        """Whether a started program, or what it imports, adds a flag to a parser itself.
+
+        argparse takes what a flag begins with for the flag.
+        """
+        begin = flag.replace("_", "[-_]")
+        words = rf"add_argument\(\s*(?:[\"']-\w[\"'],\s*)?[\"']--{begin}[\w-]*[\"']"
         return self.shows_in(programs, re.compile(words))
 
     def takes(self, name: str) -> bool:

@@ -368,6 +368,7 @@ _KINDS: Final[tuple[tuple[str, Read], ...]] = (
     (r"setup\.py", _setup),
     (r"setup\.cfg", _setup_cfg),
     (r"environment\.ya?ml", _environment),
+    (r"(?:[\w.-]*[_-])?(?:environment|conda|env)(?:[_-][\w.-]*)?\.ya?ml", _environment),
     (r"Dockerfile|Dockerfile\.\w+|\w+\.Dockerfile", commands),
     (rf"[\w.-]+(?:{_SCRIPT})|Makefile", script),
     (r"README(?:[\w.-]*)?\.(?:md|rst|txt)|README", _read_me),

@@ -90,6 +90,8 @@ class Witness(Struct, frozen=True, dict=True):
         """The reasons against a finding, at most one for each premise."""
         if found.id == _NOT_JSON and _TEMPLATE.search(self.mentions.line_of(found)):
             yield FILLED_IN
+        if found.id == _MISSING and self._is_below_a_word(found):
+            yield FILLED_IN
         if found.id == _UNRECOGNISED and PurePosixPath(found.file).name == _SAVED:
             yield SAVED
         uses = (self._use(each) for each in _files(found) if each in self.files)
@@ -177,12 +179,18 @@ class Witness(Struct, frozen=True, dict=True):
         if label is None or self._kinds.get(found.file, _DEEPSPEED) == _DEEPSPEED:
             return False
         flag = re.sub("[-_]", "[-_]", label.path.rpartition(".")[2])
-        name = re.escape(PurePosixPath(found.file).name)
-        starts = re.compile(rf"(?<![\w-]){name}(?!\w)")
-        texts = [e for e in self.mentions.programs_naming(found.file) if starts.search(e)]
         gives = re.compile(rf"--{flag}(?![\w-])")
-        given = (len(starts.findall(each)) <= len(gives.findall(each)) for each in texts)
-        return bool(texts) and all(given)
+        naming = self.mentions.texts_naming(found.file, with_prose=found.id == _OF_ANOTHER)
+        times = [(_times(found.file, each), len(gives.findall(each))) for each in naming]
+        return any(n for n, _ in times) and all(n <= given for n, given in times)
+
+    def _is_below_a_word(self, found: Diagnostic) -> bool:
+        """Whether a path begins with a word that a script gives a variable of the same name."""
+        document = next((each for _, each in self._documents.get(found.file, ())), None)
+        if document is None or document.format != "shell":
+            return False
+        words = (each[2] for each in _GIVEN.finditer(document.text) if _is_same(each[1], each[2]))
+        return any(found.message.startswith(f"{word}/") for word in words)
 
     def _is_elsewhere(self, found: Diagnostic) -> bool:
         """Whether two files are compared that a script names in another checkout's folder."""
@@ -232,6 +240,10 @@ class Witness(Struct, frozen=True, dict=True):
 
 
 _NOT_JSON: Final = "E0105"
+_MISSING: Final = "missing-file"
+_OF_ANOTHER: Final = "key-of-another-tool"
+_GIVEN: Final = re.compile(r"""(?m)^[ \t]*(?:export[ \t]+)?(\w+)=["']?([\w-]+)["']?[ \t]*$""")
+"""A variable that is given one word."""
 _UNRECOGNISED: Final = "unrecognised-file"
 _SAVED: Final = "adapter_config.json"
 """What programs save beside an adapter: PEFT, and MLX with keys of its own."""
@@ -248,6 +260,19 @@ _TRL: Final = re.compile(r"\btrl +(?:sft|dpo|kto|grpo|reward|rloo) ")
 _DEEPSPEED: Final = {"deepspeed"}
 _ENGINES: Final = frozenset({"accelerate", "bash", "deepspeed", "nccl", "slurm", "torch"})
 """What reads its file or its command itself, whichever program is started."""
+
+
+def _is_same(name: str, word: str) -> bool:
+    """Whether a word says only what it stands for: `MODEL_PATH=model-path`."""
+    return re.sub("[-_]", "", name).lower() == re.sub("[-_]", "", word).lower()
+
+
+def _times(file: str, text: str) -> int:
+    """How often a text names a file, by as much of its path as the text says anywhere."""
+    parts = PurePosixPath(file).parts
+    ends = ("/".join(parts[at:]) for at in range(len(parts)))
+    named = (re.findall(rf"(?<![\w-]){re.escape(end)}(?!\w)", text) for end in ends)
+    return next((len(each) for each in named if each), 0)
 
 
 def _is_gone(run: LintContext, program: str) -> bool:

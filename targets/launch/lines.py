@@ -20,7 +20,12 @@ def scripts(run: LintContext) -> Iterator[Document]:
     for document in run.of("launch"):
         if document.format == "shell" and document.name not in seen:
             seen.add(document.name)
-            yield document
+            if "<<" in document.text or not _TABLE.search(document.text):
+                yield document
+
+
+_TABLE: Final = re.compile(r"(?m)^\|(?:[ :]*-+[ :]*\|)+[ \r]*$")
+"""The line below a table's head, in notes that are called a script."""
 
 
 def lines(document: Document) -> Iterator[tuple[int, str]]:

@@ -45,7 +45,9 @@ class FlagConfigs(Struct, frozen=True):
                 known = _taken(self.package, started)
                 is_flag = document.format == "shell"
                 is_begun = is_flag and any(each.startswith(path) for each in known)
-                if path not in known and not is_begun:  # argparse takes a flag's beginning for it
+                is_own = run.own.declares(path, as_flag=True) or run.own.quotes(path)
+                # argparse takes a flag's beginning for it
+                if path not in known and not is_begun and not is_own:
                     yield _unread(self.package, path, place, started)
 
     def refused(self, run: LintContext) -> Iterator[Finding]:

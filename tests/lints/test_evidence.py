@@ -1,6 +1,7 @@
 """What a run does not show is not told: each case has a twin in which the same rule speaks."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,11 @@ def cases(name: str) -> dict[str, Case]:
 
 
 def filled(text: str) -> str:
-    return re.sub(r"<<(\w+)>>", lambda found: TEXTS[found[1]], text)
+    return filled_by(TEXTS, text)
+
+
+def filled_by(texts: Mapping[str, str], text: str) -> str:
+    return re.sub(r"<<(\w+)>>", lambda found: texts[found[1]], text)
 
 
 SPEAKS, SILENT, OFF = map(cases, ("SPEAKS", "SILENT", "SWITCHED_OFF"))

@@ -43,6 +43,7 @@ _STILL_WARN = {
     "option-of-another-choice",
     "quantised-compute-differs",
     "reward-head-not-trained",
+    "rewarded-setting-unread",
     "several-devices-in-one-process",
     "stage-3-keys-below-stage-3",
     "template-of-another-family",

@@ -149,6 +149,8 @@ def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
         return  # accelerate adds the block that the file does not have
     if run.own.declares("bf16") or run.own.declares("fp16"):
         return  # a class of the repository's own has another default
+    if _is_in_its_own(run):
+        return
     if run.own.shows(_IN_FP32):
         return
     place = waiting[0].place
@@ -168,6 +170,16 @@ def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
 _IN_FP32: Final = re.compile(r"\bM?T5For\w+")
 """Models that overflow in fp16, for which fp32 is intended: transformers 5.23.0
 models/t5/modeling_t5.py `_keep_in_fp32_modules`; `T5Block.forward` clamps infinite values."""
+
+
+def _is_in_its_own(run: LintContext) -> bool:
+    """Whether LLaMA-Factory loads a frozen base in the precision of its checkpoint.
+
+    llamafactory 0.9.3 to 0.9.5 model/patcher.py `patch_config`: `infer_optim_dtype`, where neither
+    is set. DeepSpeed's stage 3 makes the weights itself, in fp32.
+    """
+    is_frozen = any(each.value == "lora" for each in run.each("llamafactory", "finetuning_type"))
+    return is_frozen and run.effective("deepspeed", "zero_optimization.stage").value != 3
 
 
 def _is_off_by_trainer(found: Effective) -> bool:

@@ -126,7 +126,7 @@ def secret_in_file(run: LintContext) -> Iterator[Finding]:
     seen: set[tuple[str, str]] = set()
     for document in run.documents:
         for place in () if document.is_view else document.where(_is_secret).values():
-            at = (place.document.name, place.path)
+            at = (place.document.name, place.value)
             if at not in seen:
                 seen.add(at)
                 yield _secret_finding(place)

@@ -243,6 +243,11 @@ _TASKS: Final = ("ntasks_per_node", "ntasks")
 _RANKS: Final = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 _TOLD: Final = ("SLURM_PROCID", "SLURM_LOCALID", "RANK=", "init_distributed", "PMI_")
 """Words of a script that assigns ranks in another way."""
+_RANKED: Final = re.compile(
+    r"SLURM_(?:PROCID|LOCALID)|OMPI_COMM_WORLD_\w*RANK|\b(?:PMI|MV2_COMM_WORLD)_\w*RANK|"
+    r"\bCOMM_WORLD\b|\bidr_torch\b|\binit_distributed\("
+)
+"""How a program asks Slurm or MPI for its number itself."""
 
 
 @rule("error", "silent", consumers=("accelerate", "transformers"), reads=("launch:launcher",))
@@ -260,6 +265,8 @@ def tasks_train_apart(run: LintContext) -> Iterator[Finding]:
         if is_mpi and (run.of("deepspeed") or _meet_by_mpi(trainers)):
             continue
         if any(variable(document, name) for name in _RANKS) or _is_told(document):
+            continue
+        if run.own.shows_in(run.started.get(document.name, ()), _RANKED):
             continue
         yield Finding(
             f"{tasks.value} tasks run the script, each as a separate run",

@@ -172,12 +172,21 @@ REWARDED_SETTING_UNREAD: Final = rows(
             "write actor.optim.clip_grad",
         ),
         Row(
-            f"verl:{_ACTOR}.kl_loss_coef>0 & no {_ACTOR}.use_kl_loss=true & "
+            f"verl:{_ACTOR}.kl_loss_coef>0 & no {_ACTOR}.use_kl_loss & "
             "no algorithm.use_kl_in_reward=true",
             "{0.path} {0.value} has no effect",
             "without effect",
             "use_kl_loss is false by default, and there is no reference model",
             "write actor.use_kl_loss: true, or remove kl_loss_coef",
+        ),
+        Row(
+            f"verl:{_ACTOR}.kl_loss_coef>0 & {_ACTOR}.use_kl_loss=false & "
+            "no algorithm.use_kl_in_reward=true",
+            "{0.path} {0.value} has no effect",
+            "without effect",
+            "the loss by KL is turned off beside it",
+            "remove it",
+            severity="note",
         ),
         Row(
             f"verl:{_ACTOR}.fsdp_config.offload_policy=true & "

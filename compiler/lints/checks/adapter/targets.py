@@ -177,14 +177,20 @@ def lora_target_unused(run: LintContext) -> Iterator[Finding]:
             continue
         known = leaves(tree, ("linear",))
         near = dict.fromkeys(name for each in lost for name in nearest(each, known)[:1])
+        is_scripts = lora.document.format == "python"  # its own list is for several families
         yield Finding(
             f"{quoted(lost, 'and')} of {lora.method}'s targets match no module of {run.model.path}",
             (at.label("partly unused"),),
             ("PEFT reports nothing as long as one of the targets matches",),
             f"did you mean {quoted(near)}?" if near else "remove them",
-            # a script's own list is for several families
-            severity="note" if not near and lora.document.format == "python" else None,
+            severity="note" if is_scripts and (not near or _is_of_a_flag(run)) else None,
         )
+
+
+def _is_of_a_flag(run: LintContext) -> bool:
+    """Whether a command or another file names the model, and not the script that has the list."""
+    name = run.model_name or ""
+    return any(name in each.text for each in run.documents if each.format != "python")
 
 
 _EVER: Final = frozenset(

@@ -150,7 +150,8 @@ def _not_here(run: LintContext, place: Place) -> Iterator[Finding]:
         yield _finding(run, kind, path, place, known)
     elif found := former(kind, path):
         yield from _of_before(run, place, *found)
-    elif kind in CLASSES and _is_trls(run, place.document):
+    elif kind in CLASSES and place.document.format != "python" and _is_trls(run, place.document):
+        # in a call `argument-of-no-release` reports it
         yield from _of_another_method(run, place)
 
 

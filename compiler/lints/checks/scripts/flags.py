@@ -32,11 +32,11 @@ def example_flag_refused(run: LintContext) -> Iterator[Finding]:
     for document, script in commands(run):
         if script not in scripts():
             continue
-        flags = scripts()[script]["flags"]
+        flags, programs = scripts()[script]["flags"], run.started.get(document.name, ())
         for path, place in document.found.items():
             if is_flag(path, flags):
                 yield from _value(script, path, place)
-            else:
+            elif not run.own.parses(path, programs):
                 yield _unknown(script, place, flags)
         yield from _lacking(document, script)
 
