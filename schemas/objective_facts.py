@@ -29,6 +29,8 @@ OBJECTIVES: Final[Mapping[ObjectiveKind, ObjectiveFacts]] = {
     "sft": ObjectiveFacts(),
     "dpo": ObjectiveFacts(("chosen", "rejected"), sequences=2, compares=True),
     "grpo": ObjectiveFacts(("prompt",), generates=True),
-    "reward": ObjectiveFacts(("chosen", "rejected"), sequences=2, scores=True, written_by=("trl",)),
+    "reward": ObjectiveFacts(
+        ("chosen", "rejected"), sequences=2, scores=True, written_by=("trl", "axolotl")
+    ),
 }
 """The objectives by the name of their field in a spec."""

@@ -17,6 +17,8 @@ from tunec.compiler.target import (
 )
 from tunec.schemas.data_paths import data_kind, data_name, first_of
 from tunec.schemas.frozen import replace
+from tunec.schemas.objective_facts import OBJECTIVES
+from tunec.schemas.terms import ObjectiveKind
 
 # ── what rows ask of a plan ──────────────────────────────────────────────────────────────────────
 
@@ -49,6 +51,11 @@ def is_rewarded(plan: Plan) -> bool:
 def is_of_pairs(plan: Plan) -> bool:
     """Whether the model is trained on pairs of answers (DPO)."""
     return plan.objective.kind == "dpo"
+
+
+def scores_texts(plan: Plan) -> bool:
+    """Whether the model is trained to give each text one number (a reward model)."""
+    return OBJECTIVES[plan.objective.kind].scores
 
 
 def splits_groups(plan: Plan) -> bool:
@@ -185,36 +192,39 @@ def row(
     )
 
 
-NO_DROPOUT_FOR_PAIRS: Final = Cannot("DPO switches all dropout off", True, (0.0,))
+NO_DROPOUT_FOR_PAIRS: Final = Cannot("its trainer of pairs switches all dropout off", True, (0.0,))
 """Why a trainer whose DPO switches dropout off refuses dropout in adapters there."""
 
 
-def dropout(key: str, absent: float, method: tuple[str, str], source: str) -> Entry:
-    """The row for dropout in adapters, of a trainer whose DPO switches all dropout off.
+def dropout(
+    key: str, absent: float, methods: Mapping[ObjectiveKind, tuple[str, Json]], source: str
+) -> Entry:
+    """The row for dropout in adapters, of a trainer that switches it off for pairs of answers.
 
-    TRL's DPOTrainer does so unless its arguments say `disable_dropout: false` (trl 0.9.6 to 1.16.0
-    trainer/dpo_config.py), which no key of such a trainer does. `method` is the key and the value
-    that ask for DPO. A trainer takes `absent` where a file has no `key`.
+    TRL's trainers do so unless their arguments say `disable_dropout: false` (trl 0.9.6 to 1.16.0
+    trainer/dpo_config.py, 0.24.0 to 1.16.0 reward_config.py), which no key of such a trainer does.
+    `methods` has the key and the value that ask for each of these objectives. A trainer takes
+    `absent` where a file has no `key`.
     """
-    asked, pairs = method
+    asked = tuple(dict.fromkeys(name for name, _ in methods.values()))
 
     def write(plan: Plan) -> Mapping[str, Json]:
-        trains = {asked: pairs} if plan.objective.kind == "dpo" else {}
-        return {key: plan.adapter.dropout, **trains}
+        method = methods.get(plan.objective.kind)
+        return {key: plan.adapter.dropout, **(dict([method]) if method else {})}
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
-        is_off = found.get(asked) == pairs
+        is_off = any(found.get(name) == word for name, word in methods.values())
         return {"adapter.dropout": 0.0 if is_off else found.get(key, absent)}
 
     return row(
-        (key, asked),
+        (key, *asked),
         ("adapter.dropout",),
         write,
         read,
         source,
         absent={"adapter.dropout": absent},
         when=has_adapter,
-        beside=(asked,),
+        beside=asked,
     )
 
 

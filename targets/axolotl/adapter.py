@@ -10,7 +10,14 @@ from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.read_only import split_names
-from tunec.targets.rows import dropout, has_adapter, in_four_bits, names_under, row
+from tunec.targets.rows import (
+    dropout,
+    has_adapter,
+    in_four_bits,
+    names_under,
+    row,
+    scores_texts,
+)
 
 _PEFT: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig`"
 _LOADER: Final = "axolotl loaders/model.py `_set_quantization_config`, before 0.10 utils/models.py"
@@ -49,6 +56,27 @@ def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"adapter.targets": targets if isinstance(targets, str) else split_names(targets)}
 
 
+REWARDS_TEXTS: Final = "reward_model"
+"""The switch for training a reward model."""
+_SAVED: Final = "lora_modules_to_save"
+
+
+def _write_saved(plan: Plan) -> Mapping[str, Json]:
+    """The modules that are trained beside adapters, and whether PEFT adds the head to them."""
+    names = plan.adapter.also_train
+    scores = {REWARDS_TEXTS: True} if scores_texts(plan) else {}
+    return {**({_SAVED: list(names)} if names else {}), **scores}
+
+
+def _saved(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The named modules, unless PEFT adds a reward model's head, whose name depends on the model.
+
+    peft 0.18.1 to 0.20.0 peft_model.py `PeftModelForSequenceClassification.__init__`.
+    """
+    names = split_names(found.get(_SAVED))
+    return {} if found.get(REWARDS_TEXTS) and not names else {"adapter.also_train": names}
+
+
 _KERNELS: Final = (
     "axolotl 0.13.2 to 0.19.0 utils/schemas/config.py `check_auto_enable_lora_kernels`: absent, on "
     "for some; the account of memory has none of them"
@@ -74,8 +102,9 @@ ADAPTER: Final = (
     dropout(
         "lora_dropout",
         0.0,
-        ("rl", "dpo"),
-        f"{_PEFT}; core/trainers/dpo/args.py `AxolotlDPOConfig`: TRL's disable_dropout",
+        {"dpo": ("rl", "dpo"), "reward": (REWARDS_TEXTS, True)},
+        f"{_PEFT}; core/trainers/dpo/args.py `AxolotlDPOConfig`, core/training_args.py "
+        "`AxolotlRewardConfig`: TRL's disable_dropout",
     ),
     row(
         ("lora_target_modules", "lora_target_linear"),
@@ -96,13 +125,14 @@ ADAPTER: Final = (
         when=has_adapter,
     ),
     row(
-        ("lora_modules_to_save",),
+        (_SAVED, REWARDS_TEXTS),
         ("adapter.also_train",),
-        names_under("lora_modules_to_save", "adapter.also_train"),
-        lambda found: {"adapter.also_train": split_names(found["lora_modules_to_save"])},
-        _PEFT,
+        _write_saved,
+        _saved,
+        f"{_PEFT}; loaders/adapter.py `_get_peft_task_type`",
         absent={"adapter.also_train": ()},
         when=has_adapter,
+        beside=(REWARDS_TEXTS,),
     ),
     same("peft_use_rslora", "adapter.rslora", _PEFT, absent=((ALWAYS, False),), when=has_adapter),
     same("peft_use_dora", "adapter.dora", _PEFT, absent=((ALWAYS, False),), when=has_adapter),

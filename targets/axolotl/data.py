@@ -17,6 +17,7 @@ from tunec.schemas.data_paths import (
     with_first,
 )
 from tunec.schemas.terms import DataFormat
+from tunec.targets.axolotl.adapter import REWARDS_TEXTS
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.chat_template import template_named, template_path
 from tunec.targets.rows import (
@@ -27,6 +28,7 @@ from tunec.targets.rows import (
     length,
     loaded_parts,
     row,
+    scores_texts,
 )
 
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
@@ -66,17 +68,22 @@ utils/data/shared.py `get_dataset_type`."""
 _WHERE: Final = frozenset({"path", "name", "split"})
 
 
-def _type(plan: Plan) -> Mapping[str, Json]:
-    """How prompts are built: by the data's format, or from `chosen` and `rejected` conversations.
+_OF_PAIRS: Final = {"dpo": "chat_template.argilla_chat", "reward": "bradley_terry.chat_template"}
+"""How pairs of answers are read, by objective: axolotl 0.13.2 to 0.19.0 prompt_strategies/dpo,
+bradley_terry; utils/data/wrappers.py `_handle_bradley_terry_dataset`."""
 
-    TRL's trainers read these columns too. Without a type, prompts that are answered go to TRL
-    unchanged: utils/data/rl.py `_load_split`.
+
+def _type(plan: Plan) -> Mapping[str, Json]:
+    """How prompts are built: by the data's format, or from `chosen` and `rejected` answers.
+
+    TRL's trainers read such conversations too, as DPO does here. Without a type, prompts that are
+    answered go to TRL unchanged: utils/data/rl.py `_load_split`.
     """
     if is_rewarded(plan):
         return {}
     if is_supervised(plan):
         return _TYPES[plan.data.format]
-    return {"type": "chat_template.argilla_chat"}
+    return {"type": _OF_PAIRS["reward" if scores_texts(plan) else "dpo"]}
 
 
 def _said_of_records(part: Mapping[str, Any]) -> Mapping[str, Json]:
@@ -106,7 +113,8 @@ def records(plan: Plan) -> tuple[Record, ...]:
     """The records that Axolotl reads: axolotl 0.13.2 to 0.19.0 `get_conversation_thread`.
 
     It is in prompt_strategies/chat_template.py. For pairs, prompt_strategies/dpo/chat_template.py
-    `argilla_chat` reads whole conversations, and no `prompt` beside them.
+    `argilla_chat` reads whole conversations, and no `prompt` beside them. For reward models
+    prompt_strategies/bradley_terry/chat_template.py `BTChatTemplateStrategy` reads texts.
     """
     if is_rewarded(plan):
         return (Record(("prompt",)),)
@@ -114,6 +122,8 @@ def records(plan: Plan) -> tuple[Record, ...]:
         return (Record(("prompt", "completion"), "text"),)  # prompt_strategies/user_defined.py
     if is_supervised(plan):
         return (FORMATS[plan.data.format or "messages"],)
+    if scores_texts(plan):
+        return (Record(("system", "input", "chosen", "rejected"), "text"),)
     return (Record(("chosen", "rejected"), "dialogue"),)
 
 
@@ -162,10 +172,18 @@ def _read_evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {} if found.get("val_set_size") else {"data.evaluation": None}
 
 
+def _taken(found: Mapping[str, Json]) -> str:
+    """What other trainers of the same objective read."""
+    if found.get("rl") == "grpo":
+        return "prompts"
+    if found.get("rl") is not None or found.get(REWARDS_TEXTS):
+        return "conversations, `chosen` and `rejected`"
+    return "messages, prompts with completions, or text"
+
+
 def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     """How prompts are built from the data's columns, which no other program does."""
-    answers = found.get("rl") == "grpo"
-    taken = "prompts" if answers else "messages, prompts with completions, or text"
+    taken = _taken(found)
     for key in ("datasets", "test_datasets"):
         for part in found.get(key) or ():
             rest = {name: each for name, each in part.items() if name not in _WHERE and each}

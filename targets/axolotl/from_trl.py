@@ -8,6 +8,7 @@ from tunec.compiler.target import Json
 from tunec.targets.axolotl.migration import (
     ANSWERS,
     BUILDER,
+    CENTRE,
     CONFIG,
     FILES,
     GRPO,
@@ -17,6 +18,7 @@ from tunec.targets.axolotl.migration import (
     MODEL,
     OPTIMIZERS,
     OWN_ATTENTION,
+    REWARD,
     SCALES,
     SCHEDULES,
     SFT,
@@ -41,6 +43,10 @@ def _part(said: Mapping[str, Json]) -> dict[str, Json] | None:
     return held
 
 
+_OF_PAIRS: Final = ("beta", CENTRE)
+"""Keys of files for pairs of answers."""
+
+
 def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
     """The data sets if one is partial or a share is split off; rows express whole data sets.
 
@@ -50,7 +56,7 @@ def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
     if not isinstance(parts, list) or (read_mixture(found) and not share):
         return {}
     own = [_part(each) for each in parts]
-    if found.get("beta") is not None or None in own:
+    if any(found.get(key) is not None for key in _OF_PAIRS) or None in own:
         return {}
     return {"datasets": own, "val_set_size": share or 0.0}
 
@@ -144,7 +150,7 @@ TAKES: Final = (
         ("datasets", "test_split_size"),
         _parts,
         f"{MIXTURE}; {CONFIG}, utils/data/sft.py",
-        beside=("beta",),
+        beside=_OF_PAIRS,
         slots=(*TRAINING_DATA, "data.evaluation"),
     ),
     Carry(
@@ -196,6 +202,7 @@ TAKES: Final = (
     renamed("eos_token", "special_tokens.eos_token", f"{SFT}; {CONFIG}"),
     renamed("eval_packing", "eval_sample_packing", f"{SFT}; {CONFIG}"),
     renamed("dataset_num_proc", "dataset_num_proc", f"{SFT}; {CONFIG}"),
+    renamed(CENTRE, CENTRE, f"{REWARD}; {CONFIG}"),
     renamed("run_name", "wandb_name", BUILDER),
     renamed("model_revision", "revision_of_model", f"trl trainer/model_config.py; {MODEL}"),
     renamed(

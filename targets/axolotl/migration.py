@@ -18,6 +18,9 @@ LIGER: Final = "axolotl 0.8.1 to 0.19.0 integrations/liger/args.py `LigerArgs`"
 MIXTURE: Final = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
 TRL_SECTION: Final = "axolotl 0.13.2 to 0.19.0 utils/schemas/trl.py, vllm.py; cli/vllm_serve.py"
 GRPO: Final = "trl 0.27.0 to 1.16.0 trainer/grpo_config.py `GRPOConfig`"
+REWARD: Final = "trl 0.24.0 to 1.16.0 trainer/reward_config.py `RewardConfig`"
+CENTRE: Final = "center_rewards_coefficient"
+"""Both programs' key for the weight of rewards' distance from zero."""
 SFT: Final = "trl 0.18.2 to 1.16.0 trainer/sft_config.py `SFTConfig`"
 
 
@@ -358,6 +361,7 @@ CARRIES: Final = (
     renamed("dataset_num_proc", "dataset_num_proc", f"{CONFIG}; {SFT}"),
     renamed("noisy_embedding_alpha", "neftune_noise_alpha", f"{CONFIG} `map_fields`"),
     renamed("adam_eps", "adam_epsilon", f"{BUILDER}: the older name"),
+    renamed(CENTRE, CENTRE, f"{CONFIG}; {REWARD}"),
     renamed("wandb_name", "run_name", BUILDER),
     renamed("revision_of_model", "model_revision", f"{MODEL}; trl trainer/model_config.py"),
     renamed(

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, fixed, same
-from tunec.targets.axolotl.adapter import write_kind
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, same
+from tunec.targets.axolotl.adapter import REWARDS_TEXTS, write_kind
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.axolotl.rewards import BETA, REWARDED, weight
 from tunec.targets.read_only import observed
-from tunec.targets.rows import is_of_pairs, is_rewarded, is_supervised, row
+from tunec.targets.rows import is_of_pairs, is_rewarded, is_supervised, row, scores_texts
 
 _MODEL: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/model.py `ModelInputConfig`"
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
@@ -115,22 +115,44 @@ _USUAL_BETA: Final = {"dpo": 0.1, "grpo": 0.0}
 trainer/dpo_config.py, grpo_config.py."""
 
 
+_OF_EVERY_STEP: Final = "process_reward_model"
+"""The switch for training a model that rewards each step of an answer."""
+
+
 def _write_objective(plan: Plan) -> Mapping[str, Json]:
-    """The keys of the objective; SFT has none."""
-    beta = plan.objective.beta
-    if is_rewarded(plan):
-        return {"rl": "grpo", BETA: beta}
-    return {"rl": "dpo", "rl_beta": beta} if is_of_pairs(plan) else {}
+    """The key of the objective; SFT has none."""
+    if scores_texts(plan):
+        return {REWARDS_TEXTS: True}
+    return {} if is_supervised(plan) else {"rl": plan.objective.kind}
+
+
+def _write_beta(plan: Plan) -> Mapping[str, Json]:
+    if is_supervised(plan):
+        return {}
+    key = BETA if is_rewarded(plan) else "rl_beta"
+    return {"rl": plan.objective.kind, key: plan.objective.beta}
 
 
 def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The objective: SFT if `rl` is missing; no slot stands for KTO, ORPO and others."""
+    """The objective by `rl`, which KTO and others have too: they have no slot.
+
+    Without it, and without a switch of its own, training is SFT.
+    """
+    word = found.get("rl")
+    if word is None and found.get(_OF_EVERY_STEP):
+        return {}
+    if word is None:
+        return {"objective.kind": "reward" if found.get(REWARDS_TEXTS) else "sft"}
+    return {"objective.kind": word} if word in _USUAL_BETA else {}
+
+
+def _beta(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The weight of the reference; without `rl` there is none."""
     word = found.get("rl")
     if word is None:
-        return {"objective.kind": "sft", "objective.beta": 0.0}
-    if word not in _USUAL_BETA:
-        return {}
-    return {"objective.kind": word, "objective.beta": weight(found, _USUAL_BETA[word])}
+        return {"objective.beta": 0.0}
+    known = word in _USUAL_BETA
+    return {"objective.beta": weight(found, _USUAL_BETA[word])} if known else {}
 
 
 def _read_losses(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -186,6 +208,53 @@ _PAIRS: Final = (
 )
 
 
+# ── a reward model ───────────────────────────────────────────────────────────────────────────────
+
+_TRAINER: Final = "axolotl 0.13.2 to 0.19.0 core/builders/causal.py: trl's RewardTrainer"
+_LOSS: Final = {"objective.loss": "sigmoid", "loss.path": "full"}
+_BY_ITSELF: Final = (
+    "axolotl 0.16.1 to 0.19.0 utils/schemas/validation.py `set_reward_model_defaults`, which "
+    "earlier releases lack"
+)
+
+
+def _write_head(_: Plan) -> Mapping[str, Json]:
+    return {REWARDS_TEXTS: True, "num_labels": 1}
+
+
+def _head(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    is_one = found.get("num_labels", 1) == 1
+    return {"model.kind": "sequence-classifier"} if found.get(REWARDS_TEXTS) and is_one else {}
+
+
+_SCORING: Final = (
+    row(
+        ("num_labels", REWARDS_TEXTS),
+        ("model.kind",),
+        _write_head,
+        _head,
+        f"{_BY_ITSELF}; loaders/utils.py `load_model_config`",
+        when=scores_texts,
+        beside=(REWARDS_TEXTS,),
+    ),
+    constant(
+        "type_of_model",
+        "AutoModelForSequenceClassification",
+        f"{_BY_ITSELF}; loaders/model.py `_build_model`; model_type is another name of it",
+        when=scores_texts,
+    ),
+    fixed("objective.beta", 0.0, f"{_TRAINER}: it has no reference", when=scores_texts),
+    row(
+        (REWARDS_TEXTS,),
+        ("objective.loss", "loss.path"),
+        lambda _: {REWARDS_TEXTS: True},
+        lambda found: _LOSS if found[REWARDS_TEXTS] else {},
+        f"{_TRAINER}, whose loss is of the one number that the head gives",
+        when=scores_texts,
+    ),
+)
+
+
 # ── loss ─────────────────────────────────────────────────────────────────────────────────────────
 
 _LIGER_LOSS: Final = "liger_fused_linear_cross_entropy"
@@ -210,16 +279,26 @@ def _path(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 OBJECTIVE: Final = (
     row(
-        ("rl", "rl_beta", BETA),
-        ("objective.kind", "objective.beta"),
+        ("rl", REWARDS_TEXTS, _OF_EVERY_STEP),
+        ("objective.kind",),
         _write_objective,
         _objective,
         f"{_CONFIG}; core/builders/rl.py",
         absent=_objective({}),
     ),
+    row(
+        ("rl", "rl_beta", BETA),
+        ("objective.beta",),
+        _write_beta,
+        _beta,
+        f"{_CONFIG}; core/builders/rl.py",
+        absent=_beta({}),
+        when=lambda plan: not scores_texts(plan),
+    ),
     fixed("objective.loss", "nll", f"{_CONFIG}: without `rl`", when=is_supervised),
     *_PAIRS,
     *REWARDED,
+    *_SCORING,
     row(
         (_LIGER_LOSS, *_OTHER_LOSSES, "rl", *(key for key in _LIGER if key != _LIGER_LOSS)),
         ("loss.path",),

@@ -104,7 +104,7 @@ ADAPTER: Final = (
     dropout(
         "lora_dropout",
         0.0,
-        ("stage", "dpo"),
+        {"dpo": ("stage", "dpo")},
         f"{_LORA}; train/dpo/trainer.py `CustomDPOTrainer.__init__`: disable_dropout",
     ),
     row(

@@ -85,7 +85,7 @@ ADAPTER: Final = (
     dropout(
         "lora_dropout",
         0.05,
-        ("rlhf_type", "dpo"),
+        {"dpo": ("rlhf_type", "dpo")},
         f"{_TUNER}; rlhf_trainers/arguments.py `DPOConfig`: TRL's disable_dropout",
     ),
     row(

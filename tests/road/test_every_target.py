@@ -10,7 +10,8 @@ TRAVELLED_ELSEWHERE = {
     "accelerate": "its file starts the runs under FSDP, where launch writes it",
     "axolotl": "it imports triton, numba and wandb, hundreds of MB; 0.19.0 trained four steps of a "
     "tiny Llama on a CPU by an emitted file, with bf16 and tf32 off; 0.16.1 wrote and rewarded "
-    "answers for the four planned steps of `rl: grpo`",
+    "answers for the four planned steps of `rl: grpo`; two ranks of 0.19.0 trained a reward model "
+    "for its seven, with the device map that it makes for GPUs set to the CPU",
     "llamafactory": "it imports torchaudio, which loads nothing without CUDA's libraries; with an "
     "empty one 0.9.5 trained two ranks of a tiny Llama for the five planned steps on a CPU",
     "ms-swift": "its trainers import what its parser does, and modelscope, scipy and nltk besides; "

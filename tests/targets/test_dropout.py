@@ -1,4 +1,4 @@
-"""Dropout in adapters under DPO, which TRL's trainer switches off unless it is told otherwise."""
+"""Dropout in adapters for pairs, which TRL's trainers switch off unless they are told otherwise."""
 
 import pytest
 
@@ -9,9 +9,10 @@ from tunec.targets.registry import REGISTRY
 
 DROPOUT = {"lora": {"dropout": 0.1}}
 BUILT_ON_TRL = (
-    ("axolotl", "rl: dpo"),
-    ("llamafactory", "stage: dpo"),
-    ("ms-swift", "rlhf_type: dpo"),
+    ("axolotl", "dpo", "rl: dpo"),
+    ("axolotl", "reward", "reward_model: true"),
+    ("llamafactory", "dpo", "stage: dpo"),
+    ("ms-swift", "dpo", "rlhf_type: dpo"),
 )
 
 
@@ -31,17 +32,17 @@ def test_trl_is_told_to_keep_dropout_where_there_is_some():
         assert "disable_dropout" not in usual.values
 
 
-@pytest.mark.parametrize(("target", "_"), BUILT_ON_TRL)
-def test_trainers_that_cannot_tell_trl_refuse_dropout_under_dpo(target, _):
+@pytest.mark.parametrize(("target", "objective", "_"), BUILT_ON_TRL)
+def test_trainers_that_cannot_tell_trl_refuse_dropout_for_pairs(target, objective, _):
     assert compiled(target, "sft").ok
-    assert compiled(target, "dpo", "lora").ok
-    (refused,) = (each for each in compiled(target, "dpo").diagnostics if each.id == "E0901")
-    assert refused.notes == ("DPO switches all dropout off",)
+    assert compiled(target, objective, "lora").ok
+    (refused,) = (each for each in compiled(target, objective).diagnostics if each.id == "E0901")
+    assert refused.notes == ("its trainer of pairs switches all dropout off",)
 
 
-@pytest.mark.parametrize(("target", "asks"), BUILT_ON_TRL)
-def test_dropout_that_dpo_switches_off_is_not_carried_over(tmp_path, target, asks):
-    written = compiled(target, "dpo", "lora").artifacts[target]
+@pytest.mark.parametrize(("target", "objective", "asks"), BUILT_ON_TRL)
+def test_dropout_that_is_switched_off_is_not_carried_over(tmp_path, target, objective, asks):
+    written = compiled(target, objective, "lora").artifacts[target]
     assert asks in written[0].text
     for each in written:
         (tmp_path / each.name).write_text(each.text.replace("dropout: 0.0", "dropout: 0.1"))

@@ -244,6 +244,8 @@ def method(document: Document) -> str:
         return str(loss) if is_free else str(stage) if stage not in ("sft", "pt") else ""
     if document.kind == "axolotl":
         word = str(document.value("rl") or "").lower()
+        if not word and document.value("reward_model"):
+            return "rm"
         return "dpo" if word == "ipo" else word
     return ""
 

@@ -278,7 +278,7 @@ def _by_axolotl(workload: Workload, engine: Engine, fsdp: int) -> States:
     fsdp2.py `fsdp2_prepare_model` widens nothing. Of a quantised base, `prepare_model_for_kbit_
     training` widens only what loaders/model.py `_configure_embedding_dtypes` narrows again; pairs
     are for TRL's trainer, which is given the adapter's configuration (train.py). Its trainers of
-    pairs and of answers cast adapters over a quantised base (`_by_trl`).
+    pairs, of answers and of reward models cast adapters over a quantised base (`_by_trl`).
     """
     compute, name = workload.precision.compute, workload.optimizer.name
     if workload.adapter.kind != "none":
@@ -290,10 +290,10 @@ def _by_axolotl(workload: Workload, engine: Engine, fsdp: int) -> States:
 
 
 def _compared_by_axolotl(states: States, workload: Workload) -> States:
-    version, asked = workload.version("axolotl"), workload.preference
-    if workload.quantization.format == "none" or version is None or asked is None:
+    version = workload.version("axolotl")
+    if workload.quantization.format == "none" or version is None:
         return states
-    if asked.sequences > 1 and version < _AXOLOTL_CASTS_ADAPTERS_OF_PAIRS:
+    if _is_dpo(workload) and version < _AXOLOTL_CASTS_ADAPTERS_OF_PAIRS:
         return replace(states, weights="fp32")
     moments = _pure_bf16(workload.optimizer.name).optimizer
     return replace(states, trainable="bf16", gradients="bf16", optimizer=moments)

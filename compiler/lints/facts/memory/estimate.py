@@ -29,6 +29,7 @@ from tunec.compiler.lints.facts.memory.samples import (
     kept_encoders,
     loss_of,
     pairs_of,
+    scores_texts,
     seen,
     text_tokens,
     within,
@@ -150,7 +151,7 @@ def _architecture(run: LintContext) -> "Architecture | None":
     sees = model.architecture.kind == "vision-language"
     is_quantized = run.value("quantization.format", "none") != "none"
     held = _without_packed(model.architecture) if sees and is_quantized else model.architecture
-    return _scored(held) if run.of("reward") else held
+    return _scored(held) if scores_texts(run) else held
 
 
 def _scored(architecture: "Architecture") -> "Architecture":

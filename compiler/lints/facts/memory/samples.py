@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _STAGES: Final = ("dpo", "rm")
-_KINDS: Final = ("dpo", "reward")
+_KINDS: Final = ("dpo",)
 _METHODS: Final = ("dpo", "dpop", "ipo", "orpo", "simpo")
 _WITHOUT_REFERENCE: Final = ("orpo", "simpo")
 
@@ -38,7 +38,8 @@ def pairs_of(run: LintContext, adapter: str) -> "Preference | None":
     """
     stage, method = run.said("llamafactory", "stage"), run.said("axolotl", "rl")
     is_pair = (
-        (stage is not None and stage.value in _STAGES)
+        scores_texts(run)
+        or (stage is not None and stage.value in _STAGES)
         or (method is not None and method.value in _METHODS)
         or bool(run.of(*_KINDS))
     )
@@ -47,6 +48,11 @@ def pairs_of(run: LintContext, adapter: str) -> "Preference | None":
     from tunec.compiler.analyses.memory.workload import Preference
 
     return Preference(2, _reference(run, adapter))
+
+
+def scores_texts(run: LintContext) -> bool:
+    """Whether a reward model is trained, which gives each text one number."""
+    return bool(run.of("reward")) or run.value("objective.kind") == "reward"
 
 
 def _reference(run: LintContext, adapter: str) -> "Reference":
@@ -261,7 +267,7 @@ def loss_of(run: LintContext) -> "Loss":
     transformers 4.40.2 to 5.23.0 models/<family>/modeling_<family>.py `forward`: logits of all
     positions where there are labels, in evaluation too. TRL changed its own way between releases.
     """
-    if run.of("reward"):
+    if scores_texts(run):
         return "full"  # of one number for each sequence
     of_labels = run.value("objective.kind", "sft") == "sft"
     if run.of("llamafactory"):
