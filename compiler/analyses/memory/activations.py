@@ -23,10 +23,9 @@ from tunec.compiler.analyses.memory.experts import (
     experts_pass,
     experts_saved,
 )
-from tunec.compiler.analyses.memory.layer_measures import common, saved
+from tunec.compiler.analyses.memory.layer_measures import common, passing, saved
 from tunec.compiler.analyses.memory.layer_measures import working as worked
 from tunec.compiler.analyses.memory.layers import (
-    adapters_ending,
     dropped_saved,
     expanding_working,
     feed_forward_saved,
@@ -178,9 +177,9 @@ class Activations(Struct, frozen=True):
     expanding: Sizes = field(default_factory=dict)
     """The last layer while one of its products expands a quantized weight, whose bytes are counted
     separately."""
-    ending: float = 0
-    """Bytes that adapters cast at the end of the last layer's forward pass, if layers keep
-    everything."""
+    ending: Sizes = field(default_factory=dict)
+    """What the last layer's forward pass needs besides the kept tensors, if layers keep everything:
+    casts of adapters at its end, or its measured height."""
     encoder: Sizes = field(default_factory=dict)
     """The encoder's part of `kept`, if an encoder comes before the decoder."""
     ahead: "Activations | None" = None
@@ -216,8 +215,7 @@ def part_activations(
     """
     stacks = stacks_of(workload.architecture, part, only)
     layers = sum(stack.layers for stack in stacks)
-    windowed = all(is_windowed(stack, widths, keys) for stack in stacks)
-    in_order = not widths.eager and (run.padded or windowed)
+    in_order = _is_in_order(stacks, widths, keys, padded=run.padded)
     inside, rows = partial(_is_inside, part=part, half=only), partial(_rows, tokens=tokens)
     adapters = _adapters(workload, inside, rows, widths, in_order=in_order) / layers
     if run.keeps_inputs and not widths.trained:
@@ -239,6 +237,7 @@ def part_activations(
     held = Layers(*(tokens * size for size in (max(one), total / layers, working, inputs)))
     others, name = beside(held, split), named(part, split)
     halved, layer = tokens * (half + working), held.most + held.working
+    height = passing(workload.architecture, stacks, widths, keys, alone=alone)
     first, input_ = one[0] if split.whole else inputs, held.inputs * bool(split.segments)
     fresh = split.segments > 0 and not split.tail
     experts = experts_pass(stacks[-1], widths, tokens, held.most + input_, name, recomputed=fresh)
@@ -254,13 +253,19 @@ def part_activations(
         ended={name: tokens * norm_working(stacks[0], widths)},
         half={name: halved + others},
         expanding={name: held.most * again + tokens * expanding},
-        ending=0 if split.repeated else tokens * adapters_ending(stacks[-1], widths),
+        ending={name: tokens * size for name, size in height.items() if not split.repeated},
         encoder=_encoder(part, widths, tokens * stacks[0].layers * first),
         first_segment={name: layer + held.inputs + others} if others else {},
         moved=(held.inputs, split.segments) if run.offload else (0.0, 0),
         experts=experts,
         together=_together(stacks, widths, tokens, keys, split),
     )
+
+
+def _is_in_order(stacks: Sequence[Stack], widths: Arithmetic, keys: float, *, padded: bool) -> bool:
+    """Whether attention gives its result in token order, as the kernel that takes a mask does."""
+    windowed = all(is_windowed(stack, widths, keys) for stack in stacks)
+    return not widths.eager and (padded or windowed)
 
 
 def _together(

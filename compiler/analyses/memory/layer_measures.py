@@ -1,14 +1,27 @@
 """The bytes of a layer: as measured on the real class, or by formulas."""
 
+from collections.abc import Sequence
+from typing import Final
+
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.attention import attention_saved
 from tunec.compiler.analyses.memory.experts import experts_saved
-from tunec.compiler.analyses.memory.layers import layer_saved, layer_working
+from tunec.compiler.analyses.memory.layers import (
+    ending_working,
+    gives_fp32,
+    layer_saved,
+    layer_working,
+)
+from tunec.compiler.analyses.memory.modules import BYTES, norms_after
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Stack
 from tunec.schemas.models.layer_measures import ALONE, Measured, find, highest
 
 _EAGER = " eager"
+_RETURNS_ALL: Final = frozenset({"deberta", "deberta-v2"})
+"""Families whose body always has its encoder return what every layer gave (transformers 5.23
+`models/deberta_v2/modeling_deberta_v2.py`, `DebertaV2Model.forward`: `output_hidden_states`)."""
 
 
 def saved(stack: Stack, widths: Arithmetic, keys: float, *, alone: bool) -> float:
@@ -46,6 +59,34 @@ def working(
         again = highest(found.forward, keys) - highest(found.saved, keys)
         measured = max(measured, again + widths.stream * stack.hidden * stack.streams)
     return measured if widths.trained else max(measured, formula)
+
+
+def passing(
+    model: Architecture, stacks: Sequence[Stack], widths: Arithmetic, keys: float, *, alone: bool
+) -> Sizes:
+    """Bytes per token that a last layer's forward pass needs besides what all layers keep.
+
+    They are highest when its last adapter or norm has run, or inside of it as measured: then what
+    the embedding gave still waits, which the measure counts among what is around the layers.
+    """
+    last = stacks[-1]
+    after = norms_after(model, last.part)
+    casts = ending_working(last, widths, after=after, drops=model.dropout.states)
+    height = _height(last, widths, keys, alone=alone)
+    height += (around(model, widths, keys, alone=alone) or 0.0) if height else 0.0
+    if model.family in _RETURNS_ALL and gives_fp32(last, widths):
+        height += BYTES["fp32"] * last.hidden * (sum(each.layers for each in stacks) - 1)
+    adapted = casts >= height and not widths.trained
+    name = "adapters' casts" if adapted else "last layer"
+    return {name: max(casts, height)} if casts or height else {}
+
+
+def _height(stack: Stack, widths: Arithmetic, keys: float, *, alone: bool) -> float:
+    """Bytes per token that a measured layer's forward pass needs besides what the layer keeps."""
+    found = _found(stack.measured, widths, alone=alone)
+    if found is None or not found.forward:
+        return 0.0
+    return max(highest(found.forward, keys) - highest(found.saved, keys), 0.0)
 
 
 def around(model: Architecture, widths: Arithmetic, keys: float, *, alone: bool) -> float | None:

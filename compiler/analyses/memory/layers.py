@@ -321,17 +321,25 @@ def _beside_adapters(stack: Stack, widths: Arithmetic) -> float:
     return inner * stack.ffn + hidden * stack.hidden
 
 
-def adapters_ending(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes per token besides the kept ones after a layer's last adapter has run forward.
+def ending_working(stack: Stack, widths: Arithmetic, *, after: bool, drops: bool) -> float:
+    """Bytes per token besides the kept ones at the end of a layer's forward pass.
 
-    The result is 0 if adapters read the product as it is, or keep their own cast of it. No gradient
-    exists yet. The embedding and residual of a 16-bit stream are not among the kept tensors, which
-    have fp32 copies (traced).
+    They matter after a last adapter has run, unless adapters read the product as it is, or keep
+    their own cast of it. No gradient exists yet. The embedding and residual of a 16-bit stream are
+    not among the kept tensors, which have fp32 copies.
+
+    `after`: whether layers normalise what attention and feed-forward give. Autocast then has four
+    fp32 tensors that products read in 16 bits: the embedding, the layer's input, attention's norm,
+    and the last norm, before which the sum is kept with what was dropped (`drops`). Traced.
     """
+    after = after and widths.stream == _FP32 > widths.compute
+    if widths.trained:
+        return after * (4 * _FP32 + widths.answer) * stack.hidden
     as_it_is = widths.adapter == widths.answer or not widths.autocast
-    if widths.trained or not widths.reads_product or as_it_is or stack.ffn == 0:
+    if not widths.reads_product or as_it_is or stack.ffn == 0:
         return 0
     held = 2 * widths.stream if widths.stream < _FP32 else -widths.stream
+    held = _FP32 - drops * _MASK if after else held
     return _beside_adapters(stack, widths) + held * stack.hidden
 
 

@@ -42,6 +42,11 @@ def subject(name, task, which, micro, **more):
             lora(model, adapted=inside, also_train=new, **options),
             layout(micro, **BF16_LORA),
         ),
+        "adapted": (
+            lora(model, adapted=inside, also_train=new, **options),
+            layout(micro, autocast=True, **BF16_LORA),
+        ),
+        "narrow": (lora(model, adapted=inside, also_train=new, **options), layout(micro)),
     }[which]
     return config, workload, plan
 
@@ -58,6 +63,15 @@ def test_an_encoder_that_classifies_is_as_traced(name, task, which):
 @pytest.mark.parametrize("name", ["distilbert-base-uncased", "qwen3-0.6b"])
 def test_others_that_classify_are_as_traced(name, task, which):
     assert abs(error(name, task, which)) < 0.015
+
+
+@pytest.mark.parametrize("which", ["autocast", "adapted", "narrow"])
+@pytest.mark.parametrize(
+    "name", ["bert-base-uncased", "deberta-v3-small", "distilbert-base-uncased", "roberta-base"]
+)
+def test_a_last_layer_that_needs_more_than_the_loss_is_as_traced(name, which):
+    """The peak lies inside of its forward pass: among scores, or at its last adapter or norm."""
+    assert -0.003 < error(name, SEQUENCES, which, 32) < 0.03
 
 
 @pytest.mark.parametrize("which", WAYS)

@@ -144,9 +144,8 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
     if main_part(workload) == "denoiser":
         yield from of_samples(norm, At.LAST_LAYER, At.LAST_LAYER, number)
     yield from of_samples(passed.last_layer, At.LAST_LAYER, At.LAST_LAYER, number)
-    if passed.ending:
-        at, casts = At.LAST_LAYER_FORWARD, {"adapters' casts": passed.ending}
-        yield from of_samples(casts, at, at, number)
+    at = At.LAST_LAYER_FORWARD
+    yield from of_samples(passed.ending, at, at, number)
     if passed.experts is not None:
         yield from of_samples(passed.experts.forward, At.LAST_FORWARD, At.LAST_FORWARD, number)
     if count(workload).quantized:

@@ -245,7 +245,7 @@ def _in_last_layer(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Te
         return
     passed, whole = activations(workload, run), whole_in_passing(workload, plan).layers
     for happens, at in (
-        (passed.ending > 0, At.LAST_LAYER_FORWARD),
+        (bool(passed.ending), At.LAST_LAYER_FORWARD),
         (passed.experts is not None, At.LAST_FORWARD),
     ):
         if happens:
