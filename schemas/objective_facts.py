@@ -30,7 +30,7 @@ OBJECTIVES: Final[Mapping[ObjectiveKind, ObjectiveFacts]] = {
     "dpo": ObjectiveFacts(("chosen", "rejected"), sequences=2, compares=True),
     "grpo": ObjectiveFacts(("prompt",), generates=True),
     "reward": ObjectiveFacts(
-        ("chosen", "rejected"), sequences=2, scores=True, written_by=("trl", "axolotl")
+        ("chosen", "rejected"), sequences=2, scores=True, written_by=("trl", "axolotl", "ms-swift")
     ),
 }
 """The objectives by the name of their field in a spec."""

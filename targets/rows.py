@@ -53,6 +53,11 @@ def is_of_pairs(plan: Plan) -> bool:
     return plan.objective.kind == "dpo"
 
 
+def has_pairs(plan: Plan) -> bool:
+    """Whether a sample is a pair of answers (DPO, reward models)."""
+    return OBJECTIVES[plan.objective.kind].sequences > 1
+
+
 def scores_texts(plan: Plan) -> bool:
     """Whether the model is trained to give each text one number (a reward model)."""
     return OBJECTIVES[plan.objective.kind].scores

@@ -7,8 +7,16 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, named, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.model import DTYPES
+from tunec.targets.ms_swift.packages import METHODS
 from tunec.targets.read_only import named_word, split_names
-from tunec.targets.rows import dropout, has_adapter, in_four_bits, names_under, row
+from tunec.targets.rows import (
+    dropout,
+    has_adapter,
+    in_four_bits,
+    names_under,
+    row,
+    scores_texts,
+)
 
 _TUNER: Final = "ms-swift 4.0.4 to 4.6.0 arguments/tuner_args.py `TunerArguments`"
 _KIND: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/base_args.py `BaseArguments`"
@@ -63,6 +71,23 @@ def _of_adapter(key: str, slot: str, default: Any) -> Entry:
     return same(key, f"adapter.{slot}", _TUNER, absent=((ALWAYS, default),), when=has_adapter)
 
 
+def _write_saved(plan: Plan) -> Mapping[str, Json]:
+    """The modules that are trained beside adapters, and whether PEFT adds the head to them."""
+    names = names_under("modules_to_save", "adapter.also_train")(plan)
+    return {**names, **({"rlhf_type": _REWARD} if scores_texts(plan) else {})}
+
+
+def _saved(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The named modules, unless PEFT adds a reward model's head, whose name depends on the model.
+
+    peft 0.18.1 to 0.20.0 peft_model.py `PeftModelForSequenceClassification.__init__`.
+    """
+    names = split_names(found.get("modules_to_save"))
+    is_added = found.get("rlhf_type") == _REWARD and not names
+    return {} if is_added else {"adapter.also_train": names}
+
+
+_REWARD: Final = METHODS["reward"]
 ADAPTER: Final = (
     row(
         ("tuner_type",),
@@ -85,8 +110,8 @@ ADAPTER: Final = (
     dropout(
         "lora_dropout",
         0.05,
-        {"dpo": ("rlhf_type", "dpo")},
-        f"{_TUNER}; rlhf_trainers/arguments.py `DPOConfig`: TRL's disable_dropout",
+        {"dpo": ("rlhf_type", "dpo"), "reward": ("rlhf_type", _REWARD)},
+        f"{_TUNER}; rlhf_trainers/arguments.py `DPOConfig`, `RewardConfig`: TRL's disable_dropout",
     ),
     row(
         ("target_modules", "target_regex"),
@@ -114,13 +139,14 @@ ADAPTER: Final = (
         when=has_adapter,
     ),
     row(
-        ("modules_to_save",),
+        ("modules_to_save", "rlhf_type"),
         ("adapter.also_train",),
-        names_under("modules_to_save", "adapter.also_train"),
-        lambda found: {"adapter.also_train": split_names(found["modules_to_save"])},
-        _TUNER,
+        _write_saved,
+        _saved,
+        f"{_TUNER}; pipelines/train/tuner.py `prepare_adapter`: task_type",
         absent={"adapter.also_train": ()},
         when=has_adapter,
+        beside=("rlhf_type",),
     ),
     _of_adapter("use_rslora", "rslora", default=False),
     _of_adapter("use_dora", "dora", default=False),

@@ -138,6 +138,11 @@ def _kernel(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 _IN_BOTH: Final = (
+    _renamed(
+        "center_rewards_coefficient",
+        "ms-swift 4.0.4 to 4.6.0 rlhf_trainers/reward_trainer.py `compute_loss`; trl "
+        "trainer/reward_config.py",
+    ),
     _renamed("dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"),
     _renamed("router_aux_loss_coef", f"{_MODEL}; trl trainer/sft_config.py, grpo_config.py"),
     _renamed("model_revision", f"{_MODEL}; trl trainer/model_config.py"),

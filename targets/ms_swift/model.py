@@ -4,20 +4,30 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, limited_data
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, in_no_plan, same
+from tunec.compiler.target import (
+    ALWAYS,
+    Entry,
+    Json,
+    constant,
+    derived,
+    fixed,
+    in_no_plan,
+    same,
+)
 from tunec.schemas.data_paths import chosen
 from tunec.schemas.frozen import replace
 from tunec.targets.ms_swift.models import is_named, type_and_template
-from tunec.targets.ms_swift.packages import RELEASES, by_rlhf
+from tunec.targets.ms_swift.packages import METHODS, RELEASES, by_rlhf
 from tunec.targets.ms_swift.rewards import KIND, REWARDED
 from tunec.targets.read_only import named_word, observed, split_names
 from tunec.targets.rows import (
     TRAINING_DATA,
     has_images,
-    is_of_pairs,
+    has_pairs,
     is_rewarded,
     is_supervised,
     row,
+    scores_texts,
     training_parts,
 )
 
@@ -39,25 +49,40 @@ _LOSSES: Final[Mapping[Any, tuple[tuple[str, ...], str, float]]] = {
 
 def _write_objective(plan: Plan) -> Mapping[str, Json]:
     """Write the method; without `rlhf_type` the file is one for `swift sft`."""
-    if is_supervised(plan):
-        return {}
-    return {KIND: plan.objective.kind, "beta": plan.objective.beta}
+    return {} if is_supervised(plan) else {KIND: METHODS[plan.objective.kind]}
+
+
+def _write_beta(plan: Plan) -> Mapping[str, Json]:
+    return {
+        **_write_objective(plan),
+        **({} if is_supervised(plan) else {"beta": plan.objective.beta}),
+    }
 
 
 def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """DPO or GRPO; other methods have no slot value."""
+    """DPO, GRPO or a reward model; other methods have no slot value."""
+    kind = found.get(KIND)
+    known = {word: objective for objective, word in METHODS.items()}
+    if kind is None:
+        return {"objective.kind": "sft"}
+    return {"objective.kind": known[kind]} if kind in known else {}
+
+
+def _beta(found: Mapping[str, Json]) -> Mapping[str, Any]:
     kind = found.get(KIND)
     if kind is None:
-        return {"objective.kind": "sft", "objective.beta": 0.0}
+        return {"objective.beta": 0.0}
     if kind not in _LOSSES:
         return {}
     beta, (_, _, usual) = found.get("beta"), _LOSSES[kind]
-    return {"objective.kind": kind, "objective.beta": usual if beta is None else beta}
+    return {"objective.beta": usual if beta is None else beta}
 
 
 def _write_loss(plan: Plan) -> Mapping[str, Json]:
-    objective = plan.objective
-    return {} if is_supervised(plan) else {KIND: objective.kind, "loss_type": objective.loss}
+    if is_supervised(plan):
+        return {}
+    named = {} if scores_texts(plan) else {"loss_type": plan.objective.loss}
+    return {KIND: METHODS[plan.objective.kind], **named}
 
 
 def _loss(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -65,6 +90,8 @@ def _loss(found: Mapping[str, Json]) -> Mapping[str, Any]:
     kind, said = found.get(KIND), found.get("loss_type")
     if kind is None:
         return {"objective.loss": "nll"}
+    if kind == METHODS["reward"]:
+        return {"objective.loss": "sigmoid"}
     known, usual, _ = _LOSSES.get(kind, ((), "", 0.0))
     losses = split_names(said if said is not None else usual)
     return {"objective.loss": losses[0]} if len(losses) == 1 and losses[0] in known else {}
@@ -72,7 +99,7 @@ def _loss(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 def _write_reference(plan: Plan) -> Mapping[str, Json]:
     adapts, objective = plan.adapter.kind == "lora", plan.objective
-    method = {"rlhf_type": objective.kind, "beta": objective.beta}
+    method = {KIND: objective.kind, "beta": objective.beta}
     return {**method, "tuner_type": "lora" if adapts else "full"}
 
 
@@ -87,15 +114,28 @@ def _reference(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"objective.reference": "base" if adapts else "resident"}
 
 
+_SCORING: Final[Mapping[str, Any]] = {"model.kind": "sequence-classifier", "loss.path": "full"}
+"""A model of one number, of which the loss is."""
+
 OBJECTIVE: Final = (
     row(
-        (KIND, "beta", "loss_type"),
-        ("objective.kind", "objective.beta"),
+        (KIND, "loss_type"),
+        ("objective.kind",),
         _write_objective,
         _objective,
         f"{_RLHF}; `rlhf_type` is no flag of `swift sft`, `loss_type` one of both",
         absent=_objective({}),
         beside=("loss_type",),
+    ),
+    row(
+        (KIND, "beta"),
+        ("objective.beta",),
+        _write_beta,
+        _beta,
+        f"{_RLHF} `_set_default`",
+        absent=_beta({}),
+        when=lambda plan: not scores_texts(plan),
+        beside=(KIND,),
     ),
     row(
         ("loss_type", KIND),
@@ -112,7 +152,16 @@ OBJECTIVE: Final = (
         _write_reference,
         _reference,
         f"{_RLHF} `__post_init__`",
-        when=by_rlhf,
+        when=lambda plan: by_rlhf(plan) and not scores_texts(plan),
+    ),
+    fixed("objective.beta", 0.0, f"{_RLHF} `_init_rm`: it has no reference", when=scores_texts),
+    row(
+        (KIND,),
+        ("model.kind", "loss.path"),
+        lambda _: {KIND: METHODS["reward"]},
+        lambda found: _SCORING if found[KIND] == METHODS["reward"] else {},
+        f"{_RLHF} `_init_rm`; rlhf_trainers/reward_trainer.py `compute_loss`",
+        when=scores_texts,
     ),
     row(
         ("use_liger_kernel",),
@@ -274,7 +323,7 @@ DATA: Final = (
         lambda _: {"chosen": "response", "rejected": "rejected_response"},
         "ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py `ResponsePreprocessor`, which takes "
         "`prompt` by itself",
-        when=is_of_pairs,
+        when=has_pairs,
     ),
     derived(
         "use_chat_template",

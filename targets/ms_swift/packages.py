@@ -80,6 +80,10 @@ def installed_releases(version: Version) -> Mapping[str, str]:
     return held[-1] if held else _BROUGHT[0][1]
 
 
+METHODS: Final[Mapping[str, str]] = {"dpo": "dpo", "grpo": "grpo", "reward": "rm"}
+"""The words of `rlhf_type` by objective."""
+
+
 def by_rlhf(plan: Plan) -> bool:
     """Whether `swift rlhf` trains the plan, not `swift sft`."""
-    return plan.objective.kind in ("dpo", "grpo")
+    return plan.objective.kind in METHODS

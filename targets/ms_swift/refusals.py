@@ -8,7 +8,7 @@ from tunec.schemas.data_paths import chosen, usual_split
 from tunec.targets.ms_swift.models import is_named, type_and_template
 from tunec.targets.ms_swift.packages import PACKAGE, RELEASES
 from tunec.targets.ms_swift.rewards import REGISTERED, plugin_of
-from tunec.targets.rows import has_images, is_of_pairs, is_rewarded
+from tunec.targets.rows import has_images, has_pairs, is_rewarded
 from tunec.targets.scripts.launchers import refusing_rank_flag
 from tunec.targets.scripts.refusals import Refusal
 
@@ -108,14 +108,14 @@ REFUSALS: Final = (
     Refusal(
         ("data.packing", "objective.kind"),
         "packed pairs are not in the account of memory",
-        lambda plan: plan.data.packing and is_of_pairs(plan),
+        lambda plan: plan.data.packing and has_pairs(plan),
         "ms-swift 4.0.4 to 4.6.0 dataset/packing.py, which packs pairs too",
         "set data.packing to false",
     ),
     Refusal(
         ("objective.kind", "model.kind"),
         "pairs with images are written with other columns here",
-        lambda plan: is_of_pairs(plan) and has_images(plan),
+        lambda plan: has_pairs(plan) and has_images(plan),
         "ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py",
         "train towards texts, or compile to trl",
     ),

@@ -42,7 +42,7 @@ from tunec.targets.ms_swift.packages import (
 from tunec.targets.ms_swift.refusals import REFUSALS
 from tunec.targets.ms_swift.training import TRAINING, accumulated
 from tunec.targets.read_only import schema_of
-from tunec.targets.rows import NO_DROPOUT_FOR_PAIRS, is_of_pairs, is_rewarded
+from tunec.targets.rows import NO_DROPOUT_FOR_PAIRS, has_pairs, is_rewarded
 from tunec.targets.scripts.launchers import without_rank_flag
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
@@ -96,7 +96,7 @@ def records(plan: Plan) -> tuple[Record, ...]:
     texts. Prompts also have one of many names. ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py
     `AutoPreprocessor`.
     """
-    if is_of_pairs(plan):
+    if has_pairs(plan):
         texts = Record(("prompt", "chosen", "rejected"), "text")
         return (texts, Record(("messages", "rejected_response")))
     if is_rewarded(plan):
@@ -108,7 +108,7 @@ def records(plan: Plan) -> tuple[Record, ...]:
 
 _releases: Final = other_releases(PACKAGE, ranges, installed_releases)
 _own_columns: Final = own_columns(
-    is_of_pairs, "ms-swift reads", "ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py"
+    has_pairs, "ms-swift reads", "ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py"
 )
 
 
@@ -156,7 +156,7 @@ _CANNOT: Final = {
     **beside_fsdp_and_rewards(),
     **evaluating_by_loss("ms-swift"),
     "objective.kind": Cannot(
-        "other methods are no objective of a plan", True, ("sft", "dpo", "grpo")
+        "other methods are no objective of a plan", True, ("sft", "dpo", "grpo", "reward")
     ),
     "model.kind": Cannot(
         "its classifiers (task_type seq_cls) are not planned: the target huggingface writes the "

@@ -303,8 +303,7 @@ def test_no_other_target_says_an_objective_and_all_say_why(name):
     both = ("sft", "dpo")
     known = {
         **dict.fromkeys(("llamafactory", "openrlhf"), both),
-        "axolotl": (*both, "grpo", "reward"),
-        "ms-swift": (*both, "grpo"),
+        **dict.fromkeys(("axolotl", "ms-swift"), (*both, "grpo", "reward")),
         "verl": ("sft", "grpo"),
     }
     said = known.get(name, ("sft",))

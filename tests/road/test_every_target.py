@@ -16,7 +16,7 @@ TRAVELLED_ELSEWHERE = {
     "empty one 0.9.5 trained two ranks of a tiny Llama for the five planned steps on a CPU",
     "ms-swift": "its trainers import what its parser does, and modelscope, scipy and nltk besides; "
     "4.6.0 trained two ranks of a tiny Llama for the planned steps on a CPU by emitted bundles, "
-    "of messages, of pairs, under ZeRO 3 and under FSDP 2",
+    "of messages, of pairs, of pairs for a reward model, under ZeRO 3 and under FSDP 2",
     "nemo-automodel": "it asks torch for a CUDA device before it loads a model; tests/verify runs "
     "its loader and its classes; "
     "with the device answered for, 0.7.0 trained two ranks of a tiny Gemma 3 by an emitted bundle",

@@ -13,6 +13,7 @@ BUILT_ON_TRL = (
     ("axolotl", "reward", "reward_model: true"),
     ("llamafactory", "dpo", "stage: dpo"),
     ("ms-swift", "dpo", "rlhf_type: dpo"),
+    ("ms-swift", "reward", "rlhf_type: rm"),
 )
 
 
