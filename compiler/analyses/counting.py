@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.analyses.packing import PackingStrategy
+from tunec.schemas.terms import ObjectiveKind
 
 
 class Epoch(Struct, frozen=True):
@@ -57,6 +58,8 @@ class Counting(Struct, frozen=True):
     """How the trainer packs samples, if it does."""
     is_exact: bool = True
     """Whether the count depends only on the values of an `Epoch`."""
+    leaves_out: tuple[ObjectiveKind, ...] = ()
+    """The objectives for which it leaves a sample out that is too long, instead of cutting it."""
 
 
 def count_whole_and_partial(epoch: Epoch, epochs: float) -> int:

@@ -92,6 +92,16 @@ def cut_tokens(lengths: Lengths, sequence: int) -> tuple[int, int]:
     return sum(count for _, count in longer), sum(over * count for over, count in longer)
 
 
+def short_rows(lengths: Lengths, samples: int, sequence: int) -> Rows:
+    """Those of `samples` samples that are no longer than `sequence`, projected from the lengths."""
+    known = lengths.samples
+    if known is None or not known:
+        return Rows(samples, is_exact=False)
+    longer, _ = cut_tokens(lengths, sequence)
+    is_exact = known == samples and not lengths.is_estimate
+    return Rows(samples * (known - longer) // known, is_exact)
+
+
 def samples_without_answer(lengths: Lengths, sequence: int) -> int:
     """The number of samples whose answer is cut off completely; 0 if that is unknown."""
     return sum(count for before, count in lengths.answers if before >= sequence)

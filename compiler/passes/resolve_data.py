@@ -126,16 +126,15 @@ def _cut(scribe: Scribe, sequence: int) -> None:
     if not samples:
         return
     there = sum(length * count for length, count in lengths.counts)
+    goes = scribe.facts.spec.objective.kind in scribe.facts.counting.leaves_out
+    never_seen = f"{tokens:,} of {there:,} tokens are never seen: {tokens / there:.1%}"
     scribe.report(
         "samples-cut",
         "note",
         f"{samples:,} of {lengths.samples:,} samples are longer than {sequence} tokens and will "
-        "be truncated",
+        f"be {'left out' if goes else 'truncated'}",
         "data.sequence" if data.sequence else "data",
-        notes=(
-            f"{tokens:,} of {there:,} tokens are never seen: {tokens / there:.1%}",
-            *_emptied(samples_without_answer(lengths, sequence)),
-        ),
+        notes=() if goes else (never_seen, *_emptied(samples_without_answer(lengths, sequence))),
         help=f"raise data.sequence to {lengths.counts[-1][0]} to keep all of them",
     )
 

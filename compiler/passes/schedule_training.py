@@ -10,7 +10,7 @@ from tunec.compiler.analyses.cadence import (
     steps_between,
 )
 from tunec.compiler.analyses.counting import Epoch
-from tunec.compiler.analyses.packing import Rows, packed_rows
+from tunec.compiler.analyses.packing import Rows, packed_rows, short_rows
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
@@ -73,6 +73,8 @@ def _rows(facts: Facts, draft: Draft) -> Rows | None:
     samples = draft.data.samples
     if samples is None:
         return None
+    if facts.lengths is not None and draft.objective.kind in facts.counting.leaves_out:
+        return short_rows(facts.lengths, samples, draft.data.sequence)
     if not draft.data.packing or facts.counting.packing == "joined":
         return Rows(samples, is_exact=True)
     if facts.lengths is None:
@@ -161,6 +163,8 @@ def _sum(scribe: Scribe, draft: Draft, epoch: Epoch) -> str:
     rows = "samples"
     if draft.data.packing:
         rows = f"rows ({scribe.facts.counting.packing}, of {draft.data.samples} samples)"
+    elif epoch.rows != draft.data.samples:
+        rows = f"samples (of {draft.data.samples}, less those that are too long)"
     return f"{epoch.rows} {rows} / {batch} x epochs, as {trainer} counts them"
 
 

@@ -1,9 +1,11 @@
 """The trl target: the one file of the script that the plan's objective names, such as `trl dpo`."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from packaging.version import Version
 
+from tunec.compiler.analyses.counting import Counting
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import (
@@ -141,6 +143,14 @@ def _template_key(plan: Plan, version: Version) -> str:
     return "" if Version(first) <= version < Version(last) else "chat_template_path"
 
 
+def _counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
+    """As the Trainer counts; a pair of which one answer is too long is left out.
+
+    trl 0.24.0 to 1.16.0 trainer/reward_trainer.py `_prepare_dataset`.
+    """
+    return replace(counting(dialect, passed), leaves_out=("reward",))
+
+
 TARGET: Final = Target(
     name="trl",
     package=TRL,
@@ -165,7 +175,7 @@ TARGET: Final = Target(
     entry=entry,
     resumes="--resume_from_checkpoint={}",
     takes_fsdp=True,
-    counting=counting,
+    counting=_counting,
     records=_records,
     template_key=_template_key,
     verify="tunec.targets.trl.verify",

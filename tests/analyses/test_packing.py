@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trl import pack_dataset
 
-from tunec.compiler.analyses.packing import Lengths, cut_tokens, packed_rows
+from tunec.compiler.analyses.packing import Lengths, cut_tokens, packed_rows, short_rows
 
 STRATEGIES = ("bfd", "bfd_split", "wrapped")
 
@@ -71,3 +71,12 @@ def test_one_stream_of_all_keeps_its_last_tokens_back():
     lengths = Lengths(((8, 16),))
     counts = [packed_rows(lengths, 16, size, "concatenated").count for size in (31, 32, 64, 128)]
     assert counts == [4, 3, 1, 0]
+
+
+def test_samples_that_are_too_long_are_left_out_of_the_rows():
+    lengths = Lengths(((100, 5), (300, 2), (450, 1)))
+    assert short_rows(lengths, 8, 300) == (rows := short_rows(lengths, 8, 449))
+    assert (rows.count, rows.is_exact) == (7, True)
+    assert short_rows(lengths, 80, 250).count == 50
+    assert not short_rows(lengths, 80, 250).is_exact
+    assert not short_rows(Lengths(((100, 8),), is_mean=True), 8, 50).is_exact

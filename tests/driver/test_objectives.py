@@ -244,6 +244,24 @@ def test_a_pair_takes_twice_the_time_of_a_text(objective):
     assert pairs.time.samples == texts.time.samples
 
 
+@pytest.mark.parametrize(
+    ("target", "steps", "goes"), [("trl", 5, "left out"), ("axolotl", 7, "truncated")]
+)
+def test_steps_are_of_the_pairs_that_the_trainer_keeps(target, steps, goes):
+    """Of 50 pairs 10 are too long: trl 1.16.0 trainer/reward_trainer.py `_prepare_dataset`."""
+    data = {"train": "pairs.jsonl", "samples": 50, "sequence": 512, "lengths": {100: 40, 600: 10}}
+    spec = {"tunec": 1, "model": "llama-3.2-1b", "method": "lora", "data": data, "hardware": A100}
+    spec |= {"batch": {"global": 8}, "objective": "reward"}
+    found = tunec.compile(spec, targets=[target])
+    assert found.planned.plan.schedule.steps == steps
+    (told,) = (each for each in found.diagnostics if each.id == "samples-cut")
+    assert f"10 of 50 samples are longer than 512 tokens and will be {goes}" in told.message
+    assert (
+        tunec.compile(spec | {"objective": "dpo"}, targets=[target]).planned.plan.schedule.steps
+        == 7
+    )
+
+
 # ── targets ──────────────────────────────────────────────────────────────────────────────────────
 
 
