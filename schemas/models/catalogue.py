@@ -36,6 +36,8 @@ def card(name: str) -> ModelCard:
     """
     weights = repository(name).lower()
     owner = _owner(weights)
+    if owner is None and (copied := _copied(weights)) is not None:
+        weights, owner = copied, _owner(copied)
     if owner is None:
         raise UnknownName(name, card_names())
     return _of_weights(owner, weights)
@@ -71,9 +73,9 @@ def repository_unpacked(name: str) -> str | None:
 
 
 def _spelled(weights: str) -> str:
-    """A repository in lower case, spelled as in its card."""
-    known = card(weights)
-    return next(each for each in _weights_of(known) if each.lower() == weights)
+    """A repository in lower case, spelled as in its card; or what it copies."""
+    own = weights if _owner(weights) is not None else _copied(weights)
+    return next(each for each in _weights_of(card(weights)) if each.lower() == own)
 
 
 def original(name: str) -> str:
@@ -115,6 +117,29 @@ def _owner(weights: str) -> str | None:
     if short in card_names() and weights in map(str.lower, _weights_of(_read(short))):
         return short
     return _owners(weights).get(weights)
+
+
+_COPIES: Final = "unsloth/"
+"""The organisation that copies repositories under their own names: 137 of its repositories have
+the class and the count of the one whose name they bear, and where a count differs it is that of
+heads and draft layers that are stored or not (llmfit 1.1.17, embedded hf_models.json)."""
+_CHANGED: Final = ("phi-", "smollm2-")
+"""What names of its copies begin with that are in Llama's or Mistral's form, or have one token more
+(the same file: unsloth/Phi-3.5-mini-instruct, unsloth/SmolLM2-1.7B-Instruct)."""
+
+
+def _copied(weights: str) -> str | None:
+    """The known repository that a copy has the weights of, both in lower case."""
+    short = weights.removeprefix(_COPIES)
+    if short == weights or short.startswith(_CHANGED):
+        return None
+    meant: dict[str, str] = {}
+    for _, name, owner, _ in _claims(short):
+        organisation, _, last = name.lower().partition("/")
+        if last == short and f"{organisation}/" != _COPIES:
+            meant.setdefault(owner, name.lower())
+    found = _only(meant)
+    return None if found is None else meant[found]
 
 
 def _weights_of(found: ModelCard) -> tuple[str, ...]:

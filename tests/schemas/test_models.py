@@ -25,6 +25,7 @@ from tunec.schemas.models.refusals import (
     why_unplanned,
 )
 
+CHANGED = ("phi-", "smollm2-")
 PEFT_TABLE = "TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING"
 
 
@@ -214,3 +215,35 @@ def test_a_copy_is_never_what_a_short_name_stands_for():
     assert repository("Llama-3.1-8B-Instruct") == "meta-llama/Llama-3.1-8B-Instruct"
     assert repository("Qwen3-4B-Instruct-2507") == "Qwen/Qwen3-4B-Instruct-2507"
     assert repository("gemma-3-4b-it") == "google/gemma-3-4b-it"
+
+
+@pytest.mark.parametrize(
+    ("copy", "copied"),
+    [
+        ("unsloth/Qwen3-30B-A3B-Instruct-2507", "Qwen/Qwen3-30B-A3B-Instruct-2507"),
+        ("unsloth/granite-4.0-micro", "ibm-granite/granite-4.0-micro"),
+        ("unsloth/whisper-large-v3", "openai/whisper-large-v3"),
+    ],
+)
+def test_unsloths_copies_are_what_they_bear_the_name_of(copy, copied):
+    assert card(copy) == card(copied)
+    assert repository(copy) == copy
+
+
+@pytest.mark.parametrize("name", ["Phi-3.5-mini-instruct", "SmolLM2-1.7B", "no-such-model"])
+def test_a_copy_in_another_form_is_not_taken_for_the_original(name):
+    with pytest.raises(UnknownName):
+        card(f"unsloth/{name}")
+
+
+def test_no_card_repeats_what_the_name_of_a_copy_says():
+    every = [(name, each) for name in card_names() for each in repositories(card(name))]
+    owners: dict[str, set[str]] = {}
+    for owner, each in every:
+        if not each.lower().startswith("unsloth/"):
+            owners.setdefault(each.lower().rpartition("/")[2], set()).add(owner)
+    copies = {each.lower().rpartition("/")[2] for _, each in every if each.startswith("unsloth/")}
+    repeated = {each for each in copies if len(owners.get(each, ())) == 1}
+    assert len(copies) > 10
+    # Meta's name is Meta-Llama-3-8B: what else is called so is not what the copy is of
+    assert not {each for each in repeated - {"llama-3-8b"} if not each.startswith(CHANGED)}
