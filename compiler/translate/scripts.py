@@ -20,6 +20,7 @@ from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.target import File, Target
 from tunec.compiler.translate.leftovers import unwritten
 from tunec.schemas.frozen import replace
+from tunec.schemas.objective_facts import OBJECTIVES
 from tunec.schemas.source import Span
 
 _FLAGS: Final = "flags"
@@ -176,11 +177,12 @@ def _place(node: Node) -> tuple[str, int, int, int, int]:
     return at.file, at.line, at.column, at.end_line, at.end_column
 
 
+_WRITERS: Final = joined([f"`{each}`" for each in OBJECTIVES["reward"].written_by])
 _WITHOUT_PLAN: Final[Mapping[str, tuple[str, str, str]]] = {
     "openrlhf-rm": (
         "openrlhf.cli.train_rm",
-        "it trains a model that gives rewards, of which there is no plan",
-        "train it by TRL's RewardTrainer; of OpenRLHF, train_sft and train_dpo are translated",
+        "it freezes the head beside adapters, and evaluates in any case: there is no plan of it",
+        f"write a spec with `objective: reward` for {_WRITERS}",
     ),
     "openrlhf-ppo": (
         "openrlhf.cli.train_ppo_ray",

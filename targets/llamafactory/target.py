@@ -209,7 +209,10 @@ _CANNOT: Final = {
     **CANNOT,
     **beside_fsdp_and_rewards(),
     "objective.kind": Cannot(
-        "of its stages tunec plans sft and dpo alone, and none is GRPO", True, ("sft", "dpo")
+        "of its stages tunec plans sft and dpo: `rm` computes all logits, in fp32 too, beside the "
+        "value head that it trains, of which no account is kept, and none is GRPO",
+        True,
+        ("sft", "dpo"),
     ),
     "model.kind": Cannot(
         "LLaMA-Factory trains models that write text", True, ("causal-lm", "vision-language")

@@ -158,7 +158,9 @@ _CANNOT: Final = {
         "prompt-completion",
     ),
     "objective.kind": Cannot(
-        "its programs for reward models and by rewards are no part of these files",
+        "of its programs tunec plans train_sft and train_dpo: train_rm freezes the head beside "
+        "adapters, and evaluates on trained data where no other is given; the models of "
+        "train_ppo_ray are placed by Ray",
         True,
         ("sft", "dpo"),
     ),
