@@ -3,6 +3,7 @@
 import json
 import re
 from shlex import quote
+from typing import Final
 
 from tunec.compiler.analyses.architecture import (
     HalfTarget,
@@ -305,10 +306,17 @@ def _also_train(scribe: Scribe, lora: Lora, at: str) -> None:
         )
 
 
+_ADDED: Final = ("classifier", "score")
+"""Heads that PEFT trains beside adapters in any case: peft 0.10.0 to 0.21.2 peft_model.py
+`PeftModelForSequenceClassification.__init__`, `PeftModelForTokenClassification.__init__`."""
+
+
 def _extras(scribe: Scribe, lora: Lora) -> tuple[tuple[str, ...], str]:
-    if lora.also_train is not None:
-        return lora.also_train, "as the method says"
     new = scribe.facts.model.architecture.new
+    if lora.also_train is not None:
+        added = [each for each in new if each in _ADDED and each not in lora.also_train]
+        why = "as the method says" + (", with the head, which PEFT adds" if added else "")
+        return (*lora.also_train, *added), why
     if new:
         # PEFT adds `classifier` and `score` itself: a module inside of one would be copied twice
         whole = dict.fromkeys(name.partition(".")[0] for name in new)

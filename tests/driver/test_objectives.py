@@ -119,6 +119,13 @@ def test_a_reward_model_brings_its_head(method, rate, head):
     assert decided(method=method, objective="reward", task=one, software={"trl": "1.16.0"}) == plan
 
 
+def test_peft_trains_the_head_beside_other_modules():
+    for named, whole in ((["embed_tokens"], ("embed_tokens", "score")), (["score"], ("score",))):
+        method = {"lora": {"also_train": named}}
+        plan = decided(method=method, objective="reward", software={"trl": "1.16.0"})
+        assert plan.adapter.also_train == whole
+
+
 def test_trl_before_1_15_computes_all_logits_of_answers():
     assert decided(objective="dpo", software={"trl": "1.9.2"}).loss.path == "full"
     found = planned(objective="dpo", software={"trl": "1.16.0"}, pin={"loss.path": "full"})
