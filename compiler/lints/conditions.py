@@ -19,6 +19,7 @@ from msgspec import Struct
 from tunec.compiler.diagnostics.diagnostic import Severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Finding, keys
 from tunec.schemas.caches import cached
@@ -184,8 +185,15 @@ def is_checked(run: LintContext, since: str) -> bool:
 
 
 def severity(run: LintContext, since: str) -> Severity | None:
-    """A warning if the check is newer and no release is given; else the rule's own severity."""
-    return "warning" if since and run.runs(since) is None else None
+    """The rule's own severity if a release is given; otherwise a warning.
+
+    A note if a list has a lower bound alone, with which the newest is installed, and only earlier
+    releases have the fault.
+    """
+    if not since or run.runs(since) is not None:
+        return None
+    is_over = not any(sign in since for sign in (">", "==", "~="))
+    return "note" if is_over and run.release(split_requirement(since)[0]).is_known else "warning"
 
 
 def notes(run: LintContext, why: str, since: str) -> tuple[str, ...]:

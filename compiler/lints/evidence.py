@@ -132,10 +132,8 @@ def unless_settled(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Di
             continue
         pattern = _SETTLED.get(each.id)
         text = None if pattern is None else _settling(run, each)
-        is_unseen = each.id == "reentrant-over-frozen-base" and any(
-            map(run.own.lacks_program, programs_at(run, each))
-        )
-        if is_unseen:  # what is not there may call enable_input_require_grads()
+        asked = programs_at(run, each) if each.id == "reentrant-over-frozen-base" else ()
+        if any(map(run.own.lacks_program, asked)):  # they may call enable_input_require_grads()
             yield replace(each, severity="note")
         elif pattern is None or text is None or not pattern.search(text):
             is_note = _is_meant(each) or _is_of_another(run, each)
@@ -174,9 +172,7 @@ def _is_of_own_loop(run: LintContext, found: Diagnostic) -> bool:
     return bool(made) and made <= _own_classes(text) and _TAKEN.search(text) is None
 
 
-_OF_BOTH: Final = frozenset(
-    {"deepspeed-and-trainer-differ", "scheduler-overridden", "optimizer-overridden"}
-)
+_OF_BOTH: Final = ("deepspeed-and-trainer-differ", "scheduler-overridden", "optimizer-overridden")
 """Rules about a DeepSpeed file that the Trainer gets."""
 _INITIALIZES: Final = re.compile(r"\bdeepspeed\.initialize\(")
 
@@ -221,9 +217,7 @@ _BY_RELEASE: Final = frozenset(
     {"argument-of-no-release", "field-of-another-release", "key-of-another-release"}
 )
 _ASKS: Final = re.compile(r"\bsignature\(|except\s*\(?[^:\n]*\bTypeError\b")
-_OF_ADAPTERS: Final = frozenset(
-    {"lora-alpha-of-zero", "lora-rank-not-positive", "lora-pair-refused"}
-)
+_OF_ADAPTERS: Final = ("lora-alpha-of-zero", "lora-rank-not-positive", "lora-pair-refused")
 _ADAPTS: Final = re.compile(r"get_peft_model|add_adapter|inject_adapter|[(,]\s*peft_config\s*=")
 
 
@@ -276,11 +270,15 @@ def _is_asked_first(run: LintContext, found: Diagnostic) -> bool:
 
 def _is_meant(found: Diagnostic) -> bool:
     """Whether the file's own name says that the finding is intended."""
-    return found.id in _OF_ONE and _FOR_ONE.search(PurePath(found.file).stem) is not None
+    return found.id in _MEANT and bool(_MEANT[found.id].search(PurePath(found.file).stem))
 
 
-_OF_ONE: Final = frozenset({"processes-without-engine", "zero-of-one-process"})
 _FOR_ONE: Final = re.compile(r"(?i)single|(?<![a-z\d])(?:one|1)[_-]?(?:gpu|device)")
+_TRIAL: Final = re.compile(r"(?i)(?<![a-z])(?:tests?|debug|smoke|(?:auto)?tun(?:e|ing))(?![a-z])")
+_MEANT: Final[Mapping[str, re.Pattern[str]]] = {
+    **dict.fromkeys(("processes-without-engine", "zero-of-one-process"), _FOR_ONE),
+    **dict.fromkeys(("interval-of-zero", "autotuning-left-on"), _TRIAL),
+}
 
 
 def _source_at(run: LintContext, found: Diagnostic) -> str | None:

@@ -11,6 +11,8 @@ one of the trainer's.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
@@ -19,6 +21,7 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.frontend.shell_words import BATCH_ENDINGS
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.own_source import OwnSource, texts_below, without_remarks
@@ -141,6 +144,21 @@ class Mentions(Struct, frozen=True, dict=True):
             folders = (_folders(text[_around(each)], path) for each in found)
             if any(_is_nearest(own, namesakes, each) for each in folders):
                 yield path
+
+    def keeps_out(self, path: str) -> bool:
+        """Whether a line of a project's .gitignore keeps a file of that path out of it."""
+        parts = PurePosixPath(path).parts
+        return any(fnmatchcase(part, line) for line in self._kept_out for part in (path, *parts))
+
+    @cached_property
+    def _kept_out(self) -> tuple[str, ...]:
+        """The lines of each project's .gitignore that are names, without the folders' slash."""
+        lines = list[str]()
+        for root in self.roots:
+            with suppress(Unreadable):
+                text = read_bytes(root / ".gitignore").decode("utf-8", "replace")
+                lines += (each.strip().strip("/") for each in text.splitlines())
+        return tuple(each for each in lines if each and each[0] not in "#!" and each != "*")
 
     def lacks_reader(self, kind: str, file: str) -> bool:
         """Whether there are Python programs, and nothing names the one that reads such a file."""

@@ -99,11 +99,21 @@ RELEASE_UNSEEN: Final = Reason(
     "no file of this repository says which release reads it: another may take it", *_ONE_LOWER
 )
 
+KEPT_OUT: Final = Reason("the repository's .gitignore keeps the file out of it: others may have it")
+
+SOME_VERL: Final = Reason(
+    "no file of this repository says which release of verl reads it, and keys and words change"
+)
+
 ELSEWHERE: Final = Reason(
     "the script changes to a folder of another name first: which files it finds is not known"
 )
 PROGRAM_GONE: Final = Reason(
     "the folder of the program that it starts is here, and the program is not: nothing starts"
+)
+
+STARTED_OTHERWISE: Final = Reason(
+    "another script starts the file too, and not with one process alone"
 )
 
 # ── whether it is reached as it is written ────────────────────────────────────────────────────────

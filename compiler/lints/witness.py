@@ -22,6 +22,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.evidence import OF_TRAINER, programs_about, programs_at
+from tunec.compiler.lints.facts.launch import per_node
 from tunec.compiler.lints.index import is_rule, rule
 from tunec.compiler.lints.kinds import EXPLAINED
 from tunec.compiler.lints.mentions import (
@@ -40,6 +41,7 @@ from tunec.compiler.lints.suppression import (
     ELSEWHERE,
     FILLED_IN,
     IN_TEXT,
+    KEPT_OUT,
     NO_READER,
     OF_A_COPY,
     OF_TESTS,
@@ -49,6 +51,8 @@ from tunec.compiler.lints.suppression import (
     RELEASE_UNSEEN,
     SAVED,
     SET_BESIDE,
+    SOME_VERL,
+    STARTED_OTHERWISE,
     UNNAMED,
     UNREACHED,
     UNSTARTED,
@@ -88,10 +92,7 @@ class Witness(Struct, frozen=True, dict=True):
 
     def against(self, found: Diagnostic) -> Iterator[Reason]:
         """The reasons against a finding, at most one for each premise."""
-        if found.id == _NOT_JSON and _TEMPLATE.search(self.mentions.line_of(found)):
-            yield FILLED_IN
-        if found.id == _MISSING and self._is_below_a_word(found):
-            yield FILLED_IN
+        yield from self._open(found)
         if found.id == _UNRECOGNISED and PurePosixPath(found.file).name == _SAVED:
             yield SAVED
         uses = (self._use(each) for each in _files(found) if each in self.files)
@@ -103,9 +104,22 @@ class Witness(Struct, frozen=True, dict=True):
             yield ELSEWHERE
         if self._is_set_beside(found):
             yield SET_BESIDE
+        if found.id == _OF_ONE and self._is_shared(found):
+            yield STARTED_OTHERWISE
+        if self._is_of_some_verl(found):
+            yield SOME_VERL
         if not self.is_described:
             taken = self._unseen(found) or self._reader(found)
             yield from () if taken is None else (taken,)
+
+    def _open(self, found: Diagnostic) -> Iterator[Reason]:
+        """What is against the premise that the file says all of what is read."""
+        if found.id == _NOT_JSON and _TEMPLATE.search(self.mentions.line_of(found)):
+            yield FILLED_IN
+        if found.id == _MISSING and self._is_below_a_word(found):
+            yield FILLED_IN
+        if found.id == _MISSING and self.mentions.keeps_out(found.message.partition(" ")[0]):
+            yield KEPT_OUT
 
     def _use(self, file: str) -> Reason | None:
         """What is against the premise that a file is used."""
@@ -192,6 +206,21 @@ class Witness(Struct, frozen=True, dict=True):
         words = (each[2] for each in _GIVEN.finditer(document.text) if _is_same(each[1], each[2]))
         return any(found.message.startswith(f"{word}/") for word in words)
 
+    def _is_shared(self, found: Diagnostic) -> bool:
+        """Whether one script starts one process of an engine's file, and others start several."""
+        files = frozenset(_files(found))
+        mine = [run for run, each in self._documents.get(found.file, ()) if each.kind in _ENGINES]
+        starts = [each for run in mine for each in run.of("launch") if each.name not in files]
+        return len(files) > 1 and any((per_node(each) or (0,))[0] != 1 for each in starts)
+
+    def _is_of_some_verl(self, found: Diagnostic) -> bool:
+        """Whether verl, of a release that nobody gives, may take a key or a word as it stands."""
+        held = None if is_code(found.id) else self._document(found)
+        if held is None or held[1].kind != "verl" or found.primary is None:
+            return False
+        leaf = found.primary.path.rpartition(".")[2]
+        return leaf in found.message and not held[0].release("verl").is_known
+
     def _is_elsewhere(self, found: Diagnostic) -> bool:
         """Whether two files are compared that a script names in another checkout's folder."""
         files = frozenset(_files(found))
@@ -241,6 +270,7 @@ class Witness(Struct, frozen=True, dict=True):
 
 _NOT_JSON: Final = "E0105"
 _MISSING: Final = "missing-file"
+_OF_ONE: Final = "zero-of-one-process"
 _OF_ANOTHER: Final = "key-of-another-tool"
 _GIVEN: Final = re.compile(r"""(?m)^[ \t]*(?:export[ \t]+)?(\w+)=["']?([\w-]+)["']?[ \t]*$""")
 """A variable that is given one word."""

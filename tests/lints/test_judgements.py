@@ -40,6 +40,7 @@ _STILL_WARN = {
     "lora-reaches-vision-tower",
     "lora-target-unused",
     "optimizer-exchanged-on-offload",
+    "more-workers-than-cores",
     "option-of-another-choice",
     "quantised-compute-differs",
     "reward-head-not-trained",

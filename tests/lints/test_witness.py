@@ -543,7 +543,8 @@ def test_a_word_that_the_repository_registers_is_known(
     start = (
         "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=mine data.train_batch_size=8\n"
     )
-    path = written(tmp_path, {"train.sh": start, "mine.py": program})
+    files = {"train.sh": start, "mine.py": program, "requirements.txt": "verl==0.8.0\n"}
+    path = written(tmp_path, files)
     levels = {level for level, _ in told(path, "rewarded-setting-refused")}
     assert levels <= ({"note"} if expected == "note" else {"warning", "error"})
     assert levels
@@ -562,7 +563,8 @@ def test_a_file_that_hydra_composes_for_a_program_here_is_its_own(
         f'import verl\n@hydra.main(config_path="config", config_name="{name}")\ndef main(): ...\n'
     )
     start = "python -m verl.trainer.main_ppo --config-name mine.yaml\n"
-    path = written(tmp_path, {"config/mine.yaml": text, "train.py": program, "run.sh": start})
+    files = {"config/mine.yaml": text, "train.py": program, "run.sh": start}
+    path = written(tmp_path, {**files, "requirements.txt": "verl==0.8.0\n"})
     assert [level for level, _ in told(path, "key-outside-its-section")] == [expected]
 
 

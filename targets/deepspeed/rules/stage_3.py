@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.conditions import severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.diffusion import configs, is_on, said
@@ -38,6 +39,7 @@ def averaged_weights_under_zero_3(run: LintContext) -> Iterator[Finding]:
 
 _MAPS: Final = ("device_map", "model_init_kwargs.device_map")
 _LOADS: Final = ("low_cpu_mem_usage", "model_init_kwargs.low_cpu_mem_usage")
+_REFUSES: Final = "transformers<4.50"
 
 
 @rule("error", "load", consumers=("transformers",), reads=keys("model|trainer", *_MAPS, *_LOADS))
@@ -50,11 +52,11 @@ def device_map_under_zero_3(run: LintContext) -> Iterator[Finding]:
         for place in (each for key in _MAPS for each in run.each(kind, key)):
             if place.value not in (None, "none", "null", False):
                 yield _refused(place, f"device_map {_word(place.value)}", stage.place)
-        old = run.runs("transformers<4.50")
+        old, level = run.runs(_REFUSES), severity(run, _REFUSES)
         for place in (each for key in _LOADS for each in run.each(kind, key)):
             if place.value is True and old is not False:
                 found = _refused(place, "low_cpu_mem_usage", stage.place)
-                yield replace(found, severity=None if old else "warning")
+                yield replace(found, severity=level)
 
 
 def _refused(place: Place, what: str, stage: Place | None) -> Finding:

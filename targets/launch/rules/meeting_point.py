@@ -186,13 +186,25 @@ def _shared(run: LintContext, script: Document) -> Iterator[Finding]:
     taken: dict[int, Document] = {}
     for document in mine:
         port = _port(document)
-        if port in taken:
+        if port in taken and _is_over(taken[port], document):
+            taken[port] = document
+        elif port in taken:
             is_left_out = _takes_a_free_port(document) or _takes_a_free_port(taken[port])
             if not (is_left_out and run.runs("torch>=2.13")):
                 yield _shared_port(taken[port], document, port, is_left_out=is_left_out)
                 return  # the others have the same cause
         elif port is not None:
             taken[port] = document
+
+
+_WAITS: Final = re.compile(r"(?m)^[ \t]*wait\b")
+
+
+def _is_over(one: Document, other: Document) -> bool:
+    """Whether the script waits between two commands for what it has started."""
+    ends = [at.span.line for each in (one, other) if (at := each.get("launcher")) is not None]
+    between = lines_of(one.text)[min(ends, default=0) : max(ends, default=0)]
+    return _WAITS.search("\n".join(between)) is not None
 
 
 def _is_behind(document: Document) -> bool:

@@ -91,6 +91,8 @@ accelerate 0.33.0 accelerator.py has three arguments more than 1.1.1, which it a
 in 1.0. transformers modeling_utils.py `from_pretrained` takes the bits until 4.57.6 and the flag of
 flash attention until 4.52.4; 5.3.0 and 4.53.3 pass them on to the model's class."""
 _PATCHED: Final = re.compile(r"\b(?:import|from)\s+unsloth\b")
+_SINCE: Final = "unsloth>=2025.2"
+"""unsloth 2025.2 models/rl.py `_patch_trl_rl_trainers` replaces TRL's classes."""
 _BEFORE: Final = "unsloth<2026.8.9"
 """unsloth 2026.8.3 and 2026.8.8 trainer.py `_backwards_compatible_trainer`: moved arguments are
 read if no `args` are given; 2026.8.15 sets them on `args` (unslothai/unsloth#8374)."""
@@ -107,7 +109,7 @@ def trainer_argument_moved(run: LintContext) -> Iterator[Finding]:
     for document in scripts_of(run):
         if _TRIES.search(document.text):
             continue  # it goes by what the class takes
-        is_patched = _PATCHED.search(document.text) is not None
+        is_patched = _PATCHED.search(document.text) is not None and run.runs(_SINCE) is not False
         calls = calls_of(document.name, document.text)
         for call in () if calls is None else calls.found:
             yield from _of_call(call, run, document, is_patched=is_patched)

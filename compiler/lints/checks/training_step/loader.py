@@ -190,6 +190,7 @@ def _unasked(
             "a cluster may give cores with each device of its own accord (DefCpuPerGPU)",
         ),
         f"ask for them: --cpus-per-task={total}",
+        severity="note",
     )
 
 
@@ -205,7 +206,7 @@ def _of_job(run: LintContext, workers: Place) -> Iterator[Finding]:
         if asked is None or cores is None or started is None or (tasks or 1) > 1:
             continue
         total = started[0] * (workers.value + 1)
-        if workers.value > 0 and total > cores:
+        if workers.value > 0 and total > cores:  # most of the loaders wait for files
             yield Finding(
                 f"{total} processes load and train on the {cores} cores of the job",
                 (
@@ -219,6 +220,7 @@ def _of_job(run: LintContext, workers: Place) -> Iterator[Finding]:
                     Term("loaders of each", workers.value, "processes"),
                     Term("cores of the job on a node", cores, "cores"),
                 ),
+                severity="note" if total <= 2 * cores else None,
             )
 
 
