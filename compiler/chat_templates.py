@@ -114,10 +114,12 @@ def _remedies(plan: Plan, target: Target, key: str) -> Iterator[str]:
 
 def _tuned(model: str) -> str | None:
     """The model that its maker tuned to conversations from this one, by its name."""
+    return next(filter(_is_known, (f"{model}{ending}" for ending in _TUNED)), None)
+
+
+def _is_known(model: str) -> bool:
     try:
-        known = card(model)
+        card(model)
     except UnknownName:
-        return None
-    every = {each.lower(): each for each in (known.repo, *known.siblings)}
-    found = (every.get(f"{model}{ending}".lower()) for ending in _TUNED)
-    return next((each for each in found if each), None)
+        return False
+    return True

@@ -142,8 +142,7 @@ def _whence(resolved: ResolvedModel) -> str:
 
 def _config_of(resolved: ResolvedModel) -> str:
     """The config from which the modules are known."""
-    card, path = resolved.card, resolved.path.lower()
-    others = map(str.lower, (*card.aliases, *card.siblings)) if card else ()
-    if card is None or path not in others:
+    card = resolved.card
+    if card is None or resolved.path.lower() == card.repo.lower():
         return "its config"
     return f"the catalogue's config of {card.name} ({card.repo})"
