@@ -27,9 +27,9 @@ another path (attention, dropout, autocast, torch's RMSNorm, bitsandbytes' layer
 is put in by the sizes that those kernels make and keep; `compiler/tracing/live` names the source of
 each. ZeRO is DeepSpeed's own code, as are layers (AutoTP, `tensor`) and sequences (`ulysses`) that
 ranks share; DDP is torch's, FSDP 1 and 2 torch's as accelerate wraps them, over a process group in
-which collectives do nothing, seen from the rank that keeps most gradients of its own. Under ZeRO 1
-and 2 another rank may keep more in its backward pass, which neither the trace nor the account asks:
-the second one of eight took 4.6 % more of Qwen2.5 7B with eight layers, recomputed under ZeRO 2.
+which collectives do nothing. Under ZeRO 1 and 2 ranks differ by gigabytes: in their step, by the
+size of the buffer for their own gradients, and by how early in the pass they have it. The trace is
+that of the rank which the account finds to need most.
 Activations and FSDP's shards on the host are moved by TRL's and torch's own code (`offload`,
 `moved`), whose copies there hold nothing; segments and gaps are put into the model's own loop. What
 no trace shows: the CUDA context, the allocator's rounding and fragmentation, kernels' workspaces,

@@ -16,7 +16,7 @@ from tunec.compiler.analyses.memory.margin import (
     with_slack,
 )
 from tunec.compiler.analyses.memory.rank import of_rank, reached
-from tunec.compiler.analyses.memory.sharding import sharding_of
+from tunec.compiler.analyses.memory.sharding import as_ranks, sharding_of
 from tunec.compiler.analyses.memory.terms.host import BESIDE, HostAccount, host_account
 from tunec.compiler.analyses.memory.terms.passes import pass_of
 from tunec.compiler.analyses.memory.terms.run import always_held, phases
@@ -38,6 +38,8 @@ class Account(Struct, frozen=True):
     """Bytes allocated at the peak, without the margin."""
     vendor: Vendor = "nvidia"
     """The vendor of the devices, whose drivers and libraries name the parts of the margin."""
+    rank: int = 0
+    """The rank of that device among those that share one set of shards."""
 
     @property
     def phases(self) -> dict[str, dict[str, int]]:
@@ -75,10 +77,7 @@ class Account(Struct, frozen=True):
     @property
     def _needed_bytes(self) -> int:
         """Bytes that the allocator reserves for the phase that needs the most."""
-        batch = self.layout.batch
-        return with_slack(
-            slack(self.workload, self.layout), self.lines, batch.micro, batch.evaluation
-        )
+        return _needed_bytes(self.workload, self.layout, self.lines)
 
     @property
     def reading_bytes(self) -> int:
@@ -117,10 +116,23 @@ def account(workload: Workload, layout: Layout, vendor: Vendor = "nvidia") -> Ac
     The samples of a micro batch are padded to the longest one, unless samples are packed.
     """
     short = layout.batch.micro * _sample_rows(workload) < TILE_ROWS
-    lines = _lines(workload, layout, several=layout.batch.micro > 1, short=short)
+    courses = _courses(workload, layout, several=layout.batch.micro > 1, short=short)
+    rank, lines = max(courses, key=lambda each: _needed_bytes(workload, layout, each.lines))
     sizes = [line.at(samples(line, layout)) for line in lines]
     most = max(sizes)
-    return Account(workload, layout, lines, lines[sizes.index(most)], most, vendor)
+    return Account(workload, layout, lines, lines[sizes.index(most)], most, vendor, rank)
+
+
+def _needed_bytes(workload: Workload, layout: Layout, lines: tuple[Phase, ...]) -> int:
+    batch = layout.batch
+    return with_slack(slack(workload, layout), lines, batch.micro, batch.evaluation)
+
+
+class _Course(NamedTuple):
+    """The phases of a run on one rank."""
+
+    rank: int
+    lines: tuple[Phase, ...]
 
 
 def largest_micro_batch(workload: Workload, layout: Layout, budget_bytes: int) -> int:
@@ -169,17 +181,27 @@ def _apart_bytes(workload: Workload, layout: Layout) -> int:
 
 
 @cached(4096)
-def _lines(
+def _courses(
     workload: Workload, layout: Layout, *, several: bool, short: bool = False
-) -> tuple[Phase, ...]:
+) -> tuple[_Course, ...]:
+    """The run on each of the ranks of which one needs the most."""
     compared = workload.preference is not None
     padded = (several or compared) and not workload.data.packing
+    of_host = tuple(_of_host(workload, layout)) if workload.shares_host_memory else ()
+    traced = calibrated(workload, layout, padded=padded) if workload.calibration else ()
     rank = of_rank(reached(workload, layout), layout.parallel.tensor, several=several)
     plan = sharding_of(rank, layout, accumulates=layout.batch.accumulation > 1)
     run = pass_of(rank, layout, padded=padded, short=short, alone=not several)
-    lines = phases(rank, plan, run, _share(workload, layout))
-    traced = calibrated(workload, layout, padded=padded) if workload.calibration else ()
-    of_host = tuple(_of_host(workload, layout)) if workload.shares_host_memory else ()
+    share = _share(workload, layout)
+    return tuple(
+        _Course(each.partition.rank, _lines(phases(rank, each, run, share), traced, of_host))
+        for each in (as_ranks(plan)[:1] if traced else as_ranks(plan))
+    )
+
+
+def _lines(
+    lines: tuple[Phase, ...], traced: tuple[Term, ...], of_host: tuple[Term, ...]
+) -> tuple[Phase, ...]:
     if of_host:
         lines = timeline((*lines[0].course, *of_host))
     if not traced:
@@ -246,7 +268,8 @@ def _bounds(workload: Workload, layout: Layout, *, several: bool, short: bool) -
     still, moving = 1 + shares.still, 1 + shares.moving
     lines = [
         (line.fixed_bytes * still, line.sample_bytes * moving)
-        for line in _lines(workload, layout, several=several, short=short)
+        for course in _courses(workload, layout, several=several, short=short)
+        for line in course.lines
         if not line.evaluates
     ]
     return _Bounds(max(fixed for fixed, _ in lines), tuple(_highest(lines)))

@@ -34,6 +34,9 @@ _FUSED_RMS_NORM: Final = Version("2.9")
 _KEEPS_NO_INPUTS: Final = Version("0.43.2")
 
 _GROUPED_QUERIES: Final = Version("4.54")
+_PLAIN_OPT: Final = Version("4.49")
+"""The first release whose eager OPT takes no `torch.max` of scores and `finfo.min`, which keeps
+both for its backward pass (`models/opt/modeling_opt.py`, read in 4.28.1 to 4.49.0)."""
 _BOOLEAN_MASKS: Final = Version("4.53")
 """The first transformers that let torch repeat keys and values where there is no mask
 (`integrations/sdpa_attention.py`, `use_gqa_in_sdpa`), and with `masking_utils.py`, whose masks for
@@ -72,6 +75,8 @@ class Arithmetic(Struct, frozen=True):
     """Whether queries and keys are multiplied in fp32 then, which autocast would narrow."""
     wide_scores: bool
     """Whether their softmax is in fp32, as autocast has every softmax."""
+    floors_scores: bool
+    """Whether the masked scores are kept, as they are compared with their dtype's least number."""
     half: bool
     """Whether the stream is in fp16: a mask in fp32 or bf16 makes the scores of autocast wider."""
     activation: Activation
@@ -185,6 +190,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         eager=eager,
         wide_queries=eager and special.wide_queries and not states.autocast,
         wide_scores=states.autocast or not special.narrow_scores,
+        floors_scores=workload.architecture.family == "opt" and _is_before(workload, _PLAIN_OPT),
         half=held == "fp16",
         activation=_activation(activation_of(workload.architecture, part), stacks),
         copies_inner=special.widens_inner and compute < BYTES[held],

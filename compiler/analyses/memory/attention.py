@@ -84,9 +84,10 @@ def kernel_saved(stack: Stack, widths: Arithmetic) -> float:
 def scores_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
     """Bytes per token of eager attention's scores: fp32 after the softmax, and their cast (traced).
 
-    A cap on the scores (Gemma 2) keeps its tanh, in the dtype of the product.
+    A cap on the scores (Gemma 2) keeps its tanh, and a floor (OPT) what it compares, both in the
+    dtype of the product.
     """
-    capped = widths.compute if stack.softcap else 0
+    capped = widths.compute * (stack.softcap + widths.floors_scores)
     if not widths.wide_scores:
         return stack.heads * keys * (widths.compute + capped)
     cast = widths.compute if widths.compute < _FP32 else 0

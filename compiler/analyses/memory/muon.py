@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.modules import adapter_shapes
-from tunec.compiler.analyses.memory.reductions import NO_PARTITION, Partition, in_order, part_of
+from tunec.compiler.analyses.memory.partitions import NO_PARTITION, Partition, part_of
+from tunec.compiler.analyses.memory.trained_tensors import in_order
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Module

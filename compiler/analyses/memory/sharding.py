@@ -14,20 +14,24 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.counts import Counts, count
 from tunec.compiler.analyses.memory.modules import BYTES, experts_apart
 from tunec.compiler.analyses.memory.muon import Halves, halves
-from tunec.compiler.analyses.memory.reductions import (
+from tunec.compiler.analyses.memory.partitions import (
     NO_PARTITION,
     Partition,
+    largest_partitions,
+)
+from tunec.compiler.analyses.memory.reductions import (
+    Keeps,
     Reduction,
     Reductions,
-    largest_partition,
     reductions,
     reductions_at_end,
-    trained_sizes,
 )
 from tunec.compiler.analyses.memory.timeline import Sizes
+from tunec.compiler.analyses.memory.trained_tensors import trained_sizes
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout, Workload
 from tunec.compiler.ir.slots import Fsdp, Parallel, States, Zero
 from tunec.schemas.caches import cached
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Stack
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 
@@ -68,7 +72,7 @@ class Sharding(Struct, frozen=True, eq=False):
     """Whether 16-bit gradients are summed over the ranks in fp32, as those of parts of a sequence
     are (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `allreduce_bucket`)."""
     partition: Partition = NO_PARTITION
-    """The part of the rank with the largest gradients at stages 1 and 2."""
+    """The part of the rank that is looked at, at stages 1 and 2 (`as_ranks`)."""
     leaf: int = 0
     """Elements of the largest module whose parameters stage 3 gathers together."""
     lets_go: bool = False
@@ -90,17 +94,39 @@ class Sharding(Struct, frozen=True, eq=False):
             return ()
         return self._on_the_way.highest
 
-    @property
-    def holds(self) -> bool:
-        """Whether a rank has reduced gradients of its own part before the last reduction."""
-        return self._on_the_way.holds
+    def holds(self, left: float) -> bool:
+        """Whether a rank has reduced gradients of its own part when this share of layers is left.
+
+        Or, if it is below 0, after all layers, when the last gradient comes.
+        """
+        return self._on_the_way.holds_from >= left
 
     @property
     def _on_the_way(self) -> Reductions:
-        how = {"blocks": self.leaf > 0, "apart": self.adds_in_fp32}
         return reductions(
-            self.workload, self.zero.reduce_bucket, self.partition, self.shards, **how
+            self.workload,
+            self.zero.reduce_bucket,
+            self.partition,
+            self.shards,
+            blocks=self.leaf > 0,
+            apart=self.adds_in_fp32,
+            keeps=self.keeps,
         )
+
+    @property
+    def keeps(self) -> Keeps:
+        """The gradients larger than the bucket that stay until a pass is over (`oversized_terms`).
+
+        If gradients are reduced while they are made.
+        """
+        if self.stage == 1:
+            return "others"
+        return "own" if self.adds_in_fp32 else "none"
+
+    @property
+    def kept(self) -> int:
+        """Elements that these come to, without the last gradient."""
+        return self._on_the_way.kept if is_hooked(self) and not self.fsdp.version else 0
 
     @property
     def adds_in_fp32(self) -> bool:
@@ -186,7 +212,7 @@ def sharding(
     muon = halves(workload, shards) if workload.optimizer.name == "muon" else None
     partition = NO_PARTITION
     if 0 < stage < PARAMETERS:
-        partition = muon.own if muon else largest_partition(workload, shards)
+        partition = muon.own if muon else largest_partitions(workload, shards)[0]
     return Sharding(
         workload=workload,
         counts=in_adapter_dtype(workload, states) if beside else whole,
@@ -222,6 +248,21 @@ def sharding_of(workload: Workload, layout: Layout, *, accumulates: bool) -> Sha
         nodes=layout.islands,
         reentrant=layout.activation_checkpointing.reentrant,
     )
+
+
+@cached(4096)
+def as_ranks(plan: Sharding) -> tuple[Sharding, ...]:
+    """A plan as it is on each of the ranks of which one needs the most memory.
+
+    They differ at stages 1 and 2, where a rank's part decides how large its buffer is and from when
+    on it has it. The one with the largest step comes first.
+    """
+    if plan.partition is NO_PARTITION or plan.halves is not None:
+        return (plan,)
+    in_pass = is_hooked(plan)
+    staying = plan.zero.reduce_bucket if in_pass and plan.keeps == "others" else None
+    parts = largest_partitions(plan.workload, plan.shards, in_pass=in_pass, staying=staying)
+    return (plan, *(replace(plan, partition=part) for part in parts[1:]))
 
 
 def gathers_blocks(workload: Workload, zero: Zero) -> bool:

@@ -14,10 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from tunec.compiler.analyses.memory.muon import halves
-from tunec.compiler.analyses.memory.rank import of_rank
-from tunec.compiler.analyses.memory.reductions import Partition, largest_partition
-from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.tracing.live.adapter_merge import merge
 from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.batches import Batch, batch_of
@@ -113,17 +110,9 @@ class HostAnswers:
 
 
 def fullest_rank(subject: Subject) -> int:
-    """The rank that the account describes: if gradients are split, the one that keeps the most."""
-    parallel = subject.layout.parallel
-    if subject.layout.zero.stage not in (1, 2):
-        return 0
-    workload, ways = of_rank(subject.workload, parallel.tensor), parallel.tensor
-    find = _fullest_of_muon if workload.optimizer.name == "muon" else largest_partition
-    return ways * find(workload, parallel.world // ways).rank
-
-
-def _fullest_of_muon(workload: Workload, ranks: int) -> Partition:
-    return halves(workload, ranks).own
+    """The rank that the account describes, which is the one that it takes to need the most."""
+    found = account(subject.workload, subject.layout)
+    return subject.layout.parallel.tensor * found.rank
 
 
 def _refuse(subject: Subject) -> None:

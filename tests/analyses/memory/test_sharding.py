@@ -12,7 +12,8 @@ from workload_builders import LLAMA_32_1B, MIXED, full, layout, model
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.fetches import live_elements
-from tunec.compiler.analyses.memory.reductions import largest_partition
+from tunec.compiler.analyses.memory.partitions import largest_partitions
+from tunec.compiler.analyses.memory.reductions import AFTER
 from tunec.compiler.analyses.memory.sharding import Sharding, sharding
 from tunec.compiler.analyses.memory.terms.gathering import gathered
 from tunec.compiler.analyses.memory.terms.gradients import (
@@ -22,9 +23,9 @@ from tunec.compiler.analyses.memory.terms.gradients import (
     at_reduction_on_the_way,
     kept_gradients,
     reduction_elements,
-    resident_gradients,
 )
 from tunec.compiler.analyses.memory.terms.optimizer import optimizer_states, optimizer_step
+from tunec.compiler.analyses.memory.terms.resident_gradients import resident_gradients
 from tunec.compiler.analyses.memory.terms.weights import second_shards, weights
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.catalogue import card
@@ -95,7 +96,8 @@ def test_peak_of_the_backward_pass(
     stage: int, states: dict[str, Any], accumulation: int, traced: float
 ) -> None:
     made = plan(stage, accumulation=accumulation, **states)
-    moments = [moment(made) for moment in (at_last_layer, at_embedding, at_reduction)]
+    stay = {"gradients": float(made.parameter * made.kept)}
+    moments = [at_last_layer(made), {**at_embedding(made), **stay}, at_reduction(made)]
     moments += [at_reduction_on_the_way(made, one) for one in made.reductions]
     found = live(made) + max(map(per_parameter, moments))
     assert found == pytest.approx(traced, rel=0.03)
@@ -185,7 +187,7 @@ def test_reduce_buckets_keep_their_size_however_little_is_trained() -> None:
 def test_a_rank_keeps_whole_every_gradient_that_it_owns_a_piece_of() -> None:
     large = full(model(LLAMA_32_1B))
     embedding, part = LLAMA_32_1B["vocab_size"] * 2048, count(large).trainable // 8
-    found = [largest_partition(large, ranks) for ranks in (1, 8)]
+    found = [largest_partitions(large, ranks)[0] for ranks in (1, 8)]
     assert found[0].elements == count(large).trainable
     assert found[1].elements >= embedding > part
     assert found[1].piece <= part
@@ -238,7 +240,7 @@ def test_second_shards_come_with_the_first_release_and_stay_for_the_step() -> No
 def test_a_bucket_that_holds_every_gradient_leaves_no_part_of_a_rank_before_the_end() -> None:
     """The buffer of a rank's own gradients comes with the first reduction."""
     whole = plan(2, reduce_bucket=10**9)
-    assert not whole.holds
+    assert not whole.holds(AFTER)
     assert "gradient partition" not in at_last_layer(whole)
     assert "gradient partition" in at_last_layer(plan(2, reduce_bucket=10**6))
 

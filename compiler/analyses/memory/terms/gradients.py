@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.analyses.memory.counts import Counts
-from tunec.compiler.analyses.memory.modules import BYTES, experts_apart
-from tunec.compiler.analyses.memory.muon import gathers
-from tunec.compiler.analyses.memory.reductions import Reduction
+from tunec.compiler.analyses.memory.modules import experts_apart
+from tunec.compiler.analyses.memory.reductions import AFTER, Reduction
 from tunec.compiler.analyses.memory.sharding import (
     GRADIENTS,
     PARAMETERS,
@@ -26,7 +25,6 @@ from tunec.compiler.analyses.memory.sharding import (
 )
 from tunec.compiler.analyses.memory.terms.optimizer import MASTER_BYTES, in_backward_bytes
 from tunec.compiler.analyses.memory.timeline import At, Moment, Sizes, Term, lasting, reduction
-from tunec.compiler.analyses.memory.workload import Workload
 
 _UNSHARDED_REDUCTION: Final = 500_000_000
 """Elements that stage 0 concatenates for one all-reduce (deepspeed 0.19.8 `runtime/engine.py`,
@@ -38,14 +36,25 @@ def at_last_layer(plan: Sharding) -> Sizes:
 
     A tied head's gradient waits, not accumulated, for the embedding's gradient.
     """
+    if goes_as_it_comes(plan):
+        return in_layers(plan, left=_in_last_layer(plan))
+    return partly(plan, _of_head(plan.counts))
+
+
+def goes_as_it_comes(plan: Sharding) -> bool:
+    """Whether a gradient is reduced or applied before all others are made."""
+    return is_hooked(plan) or plan.releases
+
+
+def in_layers(plan: Sharding, left: float) -> Sizes:
+    """Gradients in a layer, if they go as they come; `left`: the share of layers that are left."""
     counts = plan.counts
     if plan.releases:
         return _released(plan)
-    if is_hooked(plan):
-        # in a mixture of experts the first gradients to come are those of experts
-        waiting = (counts.embedding if counts.tied else 0) - counts.inner * (counts.experts > 0)
-        return {**_on_their_way(plan, max(waiting, -counts.inner)), **_held(plan)}
-    return partly(plan, _of_head(counts))
+    # in a mixture of experts the first gradients to come are those of experts
+    waiting = (counts.embedding if counts.tied else 0) - counts.inner * (counts.experts > 0)
+    arriving = _on_their_way(plan, max(waiting, -counts.inner))
+    return {**arriving, **_held(plan, holds=plan.holds(left))}
 
 
 def at_first_layer(plan: Sharding, segment: int = 1) -> Sizes:
@@ -54,8 +63,8 @@ def at_first_layer(plan: Sharding, segment: int = 1) -> Sizes:
     `segment`: the number of layers recomputed with it, none of which is differentiated yet.
     """
     counts = plan.counts
-    if is_hooked(plan) or plan.releases:
-        return at_last_layer(plan)
+    if goes_as_it_comes(plan):
+        return in_layers(plan, left=0)
     embedding = 0 if counts.tied else counts.embedding
     later = counts.late + counts.experts + embedding + counts.vision
     later += (segment - 1) * _of_a_layer(plan)
@@ -113,7 +122,9 @@ def at_experts(plan: Sharding, parts: int, *, last: bool) -> Sizes:
     third = counts.experts // 3
     if is_hooked(plan):
         arriving = parts if plan.leaf or parts == 1 else parts - 1
-        return {**_on_their_way(plan, arriving * third - counts.inner), **_held(plan)}
+        on_their_way = _on_their_way(plan, arriving * third - counts.inner)
+        holds = plan.holds(_in_last_layer(plan) if last else 0)
+        return {**on_their_way, **_held(plan, holds=holds)}
     if plan.releases:
         return _released(plan)
     adds = plan.accumulates and not accumulates_whole_fp32(plan)
@@ -128,8 +139,8 @@ def at_experts(plan: Sharding, parts: int, *, last: bool) -> Sizes:
 def at_vision(plan: Sharding) -> Sizes:
     """Gradients between the text's layers and the vision tower's layers."""
     counts = plan.counts
-    if is_hooked(plan) or plan.releases:
-        return at_last_layer(plan)
+    if goes_as_it_comes(plan):
+        return in_layers(plan, left=AFTER)
     return partly(plan, plan.arriving - counts.embedding * (not counts.tied) - counts.vision)
 
 
@@ -137,8 +148,8 @@ def at_decoder_embedding(plan: Sharding) -> Sizes:
     """Gradients at the decoder's end of an embedding that both halves share, before the encoder."""
     counts = plan.counts
     tied = {"tied gradient": float(_parts(plan) * plan.parameter * counts.embedding)}
-    if is_hooked(plan) or plan.releases:
-        return {**at_last_layer(plan), **tied}
+    if goes_as_it_comes(plan):
+        return {**in_layers(plan, left=AFTER), **tied}
     return {**partly(plan, plan.arriving - counts.encoder), **tied}
 
 
@@ -154,7 +165,7 @@ def at_embedding(plan: Sharding) -> Sizes:
     if plan.releases:
         return {**largest, **tied}
     if is_hooked(plan):
-        held = kept_gradients(plan) if _owns_last(plan) else _held(plan)
+        held = _held(plan, holds=plan.holds(AFTER))
         return {**reduce_buckets(plan), **largest, **held, **tied}
     return {**partly(plan, plan.arriving), **tied}
 
@@ -206,17 +217,27 @@ def at_reduction_on_the_way(plan: Sharding, one: Reduction) -> Sizes:
     """
     loose = plan.stage < PARAMETERS and not plan.zero.contiguous_gradients
     copied = one.filled if loose else one.copied
+    waits = plan.counts.tied and (one.inside or one.left == 1)  # the head's, for the embedding's
     if not plan.zero.reduce_scatter and plan.stage < PARAMETERS:
         copied = 0  # the bucket itself is summed (`gradient_reduction_w_predivide`)
-    holds = one.held or one.own > 0
     return {
         **reduce_buckets(plan),
-        **(_held(plan) if holds else kept_gradients(plan)),
+        **_held(plan, holds=one.held or one.own > 0),
         "fp32 gradients": float(plan.gradient * one.own),
         "largest gradient": float(plan.parameter * one.apart),
         "waiting gradients": float(plan.parameter * one.filled * loose),
-        "reduced copy": float(plan.parameter * copied + _fp32_sums(plan, one)),
+        "tied gradient": float(plan.parameter * plan.counts.embedding * waits),
+        "reduced copy": max(plan.parameter * copied + _fp32_sums(plan, one), _brought(plan, one)),
     }
+
+
+def _brought(plan: Sharding, one: Reduction) -> float:
+    """Bytes of the rank's buffer at the reduction that gives it something to keep.
+
+    The copies of that reduction are gone by then; the gradients that it reduced are not.
+    """
+    has = plan.gradient <= plan.parameter and not plan.optimizer_away
+    return _buffer(plan) * (one.brings and has)
 
 
 def _fp32_sums(plan: Sharding, one: Reduction) -> float:
@@ -253,22 +274,18 @@ def _buffer(plan: Sharding) -> float:
     return partition_buffer(plan)
 
 
-def _held(plan: Sharding) -> Sizes:
-    """The rank's own reduced gradients, of this micro batch and of earlier ones."""
+def _held(plan: Sharding, *, holds: bool) -> Sizes:
+    """The rank's own reduced gradients, of this micro batch and of earlier ones.
+
+    `holds`: whether those of this one have begun to come.
+    """
     if plan.stage == PARAMETERS or plan.optimizer_away:
         return {}
-    if plan.gradient > plan.parameter:
-        # what went through the bucket is a view of it; what did not is let go only at the end
-        apart = partition_buffer(plan) if _is_oversized(plan, plan.counts.inner) else 0
-        return {"accumulated gradients": _buffer(plan), "gradient partition": apart}
-    if not plan.holds:
+    if not holds:
         return kept_gradients(plan)
+    if plan.gradient > plan.parameter:
+        return {"accumulated gradients": _buffer(plan)}
     return {"gradient partition": _buffer(plan), **kept_gradients(plan)}
-
-
-def _owns_last(plan: Sharding) -> bool:
-    """Whether the rank owns only a piece of the embedding, whose gradient comes last."""
-    return 0 < plan.partition.elements <= plan.counts.embedding
 
 
 def _on_their_way(plan: Sharding, waiting: int) -> Sizes:
@@ -333,8 +350,13 @@ def gradient_terms(plan: Sharding, segment: int, *, dora: bool) -> Iterator[Term
 
 def last_layer(plan: Sharding, moment: Moment) -> Moment:
     """A moment inside the last layer, when all other layers are still to be differentiated."""
+    return moment._replace(layers=_in_last_layer(plan))
+
+
+def _in_last_layer(plan: Sharding) -> float:
+    """The share of layers that are left in the last one."""
     layers = sum(stack.layers for stack in plan.workload.architecture.stacks)
-    return moment._replace(layers=1 - 1 / max(layers, 1))
+    return 1 - 1 / max(layers, 1)
 
 
 def _in_experts(plan: Sharding) -> Iterator[Term]:
@@ -354,47 +376,3 @@ def _as_they_come(plan: Sharding) -> Iterator[Term]:
     for one in plan.reductions:
         moment = reduction(one.number, one.left)
         yield from lasting(at_reduction_on_the_way(plan, one), moment, moment)
-
-
-def resident_gradients(workload: Workload, plan: Sharding) -> Sizes:
-    """Gradients and their buffers that exist from the first step to the last, in bytes."""
-    terms = {"gradients": float(_resident(plan))}
-    if plan.halves is not None and plan.stage == PARAMETERS:
-        found = gathers(workload, plan.shards, plan.zero.reduce_bucket, plan.gradient)
-        terms["gathering buffers kept"] = found.kept
-    buckets = _ddp_buckets(plan) + _stage3_bucket(plan) + _offload_buffer(plan)
-    return {**terms, "gradient buckets": buckets}
-
-
-def _resident(plan: Sharding) -> float:
-    """Gradients that are never freed: all of them under BF16_Optimizer, the shard at stage 3."""
-    if plan.optimizer_away or plan.fsdp.version:
-        return 0
-    if accumulates_whole_fp32(plan):
-        return plan.gradient * plan.counts.trainable
-    return plan.gradient * plan.shard(plan.counts.trainable, 3) if plan.stage == PARAMETERS else 0
-
-
-def _ddp_buckets(plan: Sharding) -> float:
-    """Bytes of the buckets in which DistributedDataParallel reduces copies of all gradients.
-
-    torch `nn/parallel/distributed.py`: without `gradient_as_bucket_view`, which neither
-    transformers nor accelerate sets, buckets of 25 MiB have their own memory.
-    """
-    return plan.parameter * sum(plan.wanting) if plan.ddp else 0
-
-
-def _stage3_bucket(plan: Sharding) -> float:
-    """Bytes of stage 3's one bucket, in the engine's dtype (`stage3.py`, `comm_dtypes`)."""
-    has = plan.stage == PARAMETERS and not plan.fsdp.version
-    size = BYTES["fp32"] if plan.widens else BYTES[plan.states.weights]
-    return size * plan.zero.reduce_bucket if has else 0
-
-
-def _offload_buffer(plan: Sharding) -> float:
-    """Bytes of the buffer through which stages 1 and 2 move gradients to the host, one at a time.
-
-    deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `temp_grad_buffer_for_gpu_offload`.
-    """
-    away = plan.optimizer_away and plan.stage < PARAMETERS
-    return float(plan.parameter * plan.counts.largest) if away else 0

@@ -9,7 +9,6 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.counts import Counts, tables_of
 from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.muon import INLINE_ADAM_UNTIL, Halves, gathers, momenta, working
-from tunec.compiler.analyses.memory.reductions import trained_sizes
 from tunec.compiler.analyses.memory.sharding import (
     PARAMETERS,
     Sharding,
@@ -19,6 +18,7 @@ from tunec.compiler.analyses.memory.sharding import (
     reduce_buckets,
 )
 from tunec.compiler.analyses.memory.timeline import Sizes
+from tunec.compiler.analyses.memory.trained_tensors import trained_sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import Optimizer, States
 from tunec.schemas.terms import STEPS_IN_BACKWARD, OptimizerName

@@ -7,6 +7,7 @@ from tunec.compiler.analyses.memory.activations import Pass
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
 from tunec.compiler.analyses.memory.experts import ExpertsPass
 from tunec.compiler.analyses.memory.lora import merged, norms_working, weights_kept
+from tunec.compiler.analyses.memory.reductions import AFTER
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, is_hooked
 from tunec.compiler.analyses.memory.terms.answers import answer_terms
 from tunec.compiler.analyses.memory.terms.fsdp import fsdp_terms, reduced, whole_in_passing
@@ -14,12 +15,12 @@ from tunec.compiler.analyses.memory.terms.fsdp_units import run_of
 from tunec.compiler.analyses.memory.terms.gathering import gathered_again, gathered_terms
 from tunec.compiler.analyses.memory.terms.gradients import (
     at_decoder_embedding,
-    at_last_layer,
+    goes_as_it_comes,
     gradient_terms,
     head_stepped,
+    in_layers,
     last_layer,
     partly,
-    resident_gradients,
 )
 from tunec.compiler.analyses.memory.terms.large_gradients import oversized_terms
 from tunec.compiler.analyses.memory.terms.optimizer import (
@@ -36,6 +37,7 @@ from tunec.compiler.analyses.memory.terms.passes import (
     of_pass,
     sequences_of,
 )
+from tunec.compiler.analyses.memory.terms.resident_gradients import resident_gradients
 from tunec.compiler.analyses.memory.terms.turns import copied_adapters, engine_terms, first_held
 from tunec.compiler.analyses.memory.terms.weights import (
     encoders,
@@ -293,8 +295,8 @@ def _in_experts(plan: Sharding, experts: ExpertsPass) -> Iterator[tuple[Moment, 
 
 def _after_decoder(plan: Sharding) -> Sizes:
     """Gradients when the decoder is done and the encoder's last layer is differentiated."""
-    if is_hooked(plan) or plan.releases:
-        return at_last_layer(plan)
+    if goes_as_it_comes(plan):
+        return in_layers(plan, AFTER)
     return partly(plan, plan.arriving - plan.counts.encoder)
 
 
