@@ -51,17 +51,23 @@ NO_PARTITION = Partition(0, 0, 0)
 
 @cached(2048)
 def largest_partitions(
-    workload: Workload, ranks: int, *, in_pass: bool = True, staying: int | None = None
+    workload: Workload,
+    ranks: int,
+    *,
+    in_pass: bool = True,
+    staying: int | None = None,
+    sums: bool = False,
 ) -> tuple[Partition, ...]:
     """The parts of which one needs the most memory, that with the largest step first.
 
     `in_pass`: whether gradients are reduced in the order of the backward pass, and not at its end
     in the model's. `staying`: the elements from which on a gradient that a rank owns nothing of
-    stays until the pass is over; None: none stays.
+    stays until the pass is over; None: none stays. `sums`: whether ranks add their gradients to
+    fp32 sums, and have no buffer in their step.
     """
     tensors = trained_tensors(workload)
-    found = partial(_largest, tensors, ranks, in_pass=in_pass, staying=staying)
-    key = ranks, in_pass, staying
+    found = partial(_largest, tensors, ranks, in_pass=in_pass, staying=staying, sums=sums)
+    key = ranks, in_pass, staying, sums
     return _PARTITIONS.of((tensors,), key, lambda: tuple(dict.fromkeys(found())))
 
 
@@ -71,7 +77,7 @@ _PARTITIONS: Final = BoundedCache[tuple[Partition, ...]](
 
 
 def _largest(
-    tensors: tuple[Tensor, ...], ranks: int, *, in_pass: bool, staying: int | None
+    tensors: tuple[Tensor, ...], ranks: int, *, in_pass: bool, staying: int | None, sums: bool
 ) -> Iterator[Partition]:
     ends = list(accumulate(tensor.elements for tensor in tensors))
     if not ends or ends[-1] == 0:  # adapters of a pinned rank 0 have no elements
@@ -80,6 +86,8 @@ def _largest(
     part = -(-ends[-1] // ranks)
     found = [part_of(ends, rank, part) for rank in _differing_ranks(ends, part)]
     yield max(found, key=_in_step)
+    if sums:
+        yield max(found, key=lambda each: each.piece)
     owned = {each: _owned(ends, each) for each in found}
     turns = _turns(tensors, in_pass=in_pass)
     first = {each: min(turns[owned[each]]) for each in found}

@@ -260,8 +260,13 @@ def as_ranks(plan: Sharding) -> tuple[Sharding, ...]:
     if plan.partition is NO_PARTITION or plan.halves is not None:
         return (plan,)
     in_pass = is_hooked(plan)
-    staying = plan.zero.reduce_bucket if in_pass and plan.keeps == "others" else None
-    parts = largest_partitions(plan.workload, plan.shards, in_pass=in_pass, staying=staying)
+    parts = largest_partitions(
+        plan.workload,
+        plan.shards,
+        in_pass=in_pass,
+        staying=plan.zero.reduce_bucket if in_pass and plan.keeps == "others" else None,
+        sums=plan.adds_in_fp32,
+    )
     return (plan, *(replace(plan, partition=part) for part in parts[1:]))
 
 
