@@ -31,7 +31,7 @@ _REPOSITORY: Final = re.compile(r"[\w.-]+/[\w.-]+")
 
 def unknown_model(name: str, at: Span) -> Iterator[Diagnostic]:
     """The diagnostics of a name that the catalogue does not have; none if it has it."""
-    from tunec.schemas.models.catalogue import UnknownName, card
+    from tunec.schemas.models.catalogue import UnknownName, card, repository_in_loaded_form
     from tunec.schemas.models.refusals import how_stored, why_unplanned
 
     why, stored = why_unplanned(name), how_stored(name)
@@ -41,6 +41,9 @@ def unknown_model(name: str, at: Span) -> Iterator[Diagnostic]:
         whole, at_sign, revision = name.rpartition("@")
         if at_sign and revision and is_known_model(whole):
             yield _of_a_revision(name, whole, revision, at)
+            return
+        if (loaded := repository_in_loaded_form(name)) is not None:
+            yield _in_another_form(name, loaded, at)
             return
         if why is not None or stored is not None:
             yield _unplanned(name, why, at) if why else _packed(name, stored or "", at)
@@ -82,6 +85,20 @@ def _of_a_revision(name: str, whole: str, revision: str, at: Span) -> Diagnostic
         help=f"write `model: {whole}`, and hand the revision to the trainer: "
         f"`extra: {{trl: {{model_revision: {shortened(revision)}}}}}` (llamafactory and ms-swift "
         "call it so too, axolotl revision_of_model)",
+    )
+
+
+def _in_another_form(name: str, loaded: str, at: Span) -> Diagnostic:
+    """A repository in its makers' own form, whose weights another one has."""
+    from tunec.schemas.models.catalogue import card
+
+    library = "diffusers" if "_class_name" in card(loaded).config else "transformers"
+    return error(
+        "E0305",
+        f"the files of `{shortened(name)}` are in the form of its makers' own code",
+        at,
+        path=("model",),
+        help=f"`model: {loaded}` has its weights in the form that {library} loads",
     )
 
 

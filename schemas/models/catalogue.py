@@ -72,6 +72,14 @@ def repository_unpacked(name: str) -> str | None:
     return None
 
 
+def repository_in_loaded_form(name: str) -> str | None:
+    """The known repository with the weights of one that only its makers' code loads."""
+    from tunec.schemas.models.other_forms import in_loaded_form
+
+    meant = (each.lower() for each in in_loaded_form(name))
+    return next((_spelled(each) for each in meant if _owner(each) is not None), None)
+
+
 def _spelled(weights: str) -> str:
     """A repository in lower case, spelled as in its card; or what it copies."""
     own = weights if _owner(weights) is not None else _copied(weights)

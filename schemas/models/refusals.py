@@ -186,8 +186,6 @@ INSTEAD: Final[Mapping[str, str]] = {
     "Qwen/Qwen3-Omni-30B-A3B-": "for its text alone, `model: Qwen/Qwen3-30B-A3B`",
     "openbmb/MiniCPM-o-4_5": "for its text and pictures, `model: openbmb/MiniCPM-V-4_5` has a "
     "decoder of these widths",
-    "mistralai/Pixtral-12B-": "`model: mistral-community/pixtral-12b` has its weights for "
-    "transformers",
     "black-forest-labs/FLUX.1-Fill-": "all but its first projection are the modules of `model: "
     "black-forest-labs/FLUX.1-dev`",
     "Wan-AI/Wan2.2-I2V-A14B": "its blocks are those of `model: Wan-AI/Wan2.2-T2V-A14B-Diffusers`",

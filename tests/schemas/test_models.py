@@ -15,6 +15,7 @@ from tunec.schemas.models.catalogue import (
     card,
     card_names,
     repository,
+    repository_in_loaded_form,
     repository_unpacked,
 )
 from tunec.schemas.models.refusals import (
@@ -203,6 +204,41 @@ def test_what_can_be_done_instead_names_models_that_can_be_planned():
 def test_a_name_that_says_its_weights_are_packed_leads_to_the_whole_ones(name, stored, whole):
     assert how_stored(name) == stored
     assert repository_unpacked(name) == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "loaded"),
+    [
+        ("Wan-AI/Wan2.1-T2V-1.3B", "Wan-AI/Wan2.1-T2V-1.3B-Diffusers"),
+        ("wan-ai/wan2.2-t2v-a14b", "Wan-AI/Wan2.2-T2V-A14B-Diffusers"),
+        (
+            "stabilityai/stable-diffusion-3-medium",
+            "stabilityai/stable-diffusion-3-medium-diffusers",
+        ),
+        ("Kwai-Kolors/Kolors", "Kwai-Kolors/Kolors-diffusers"),
+        (
+            "Efficient-Large-Model/SANA1.5_1.6B_1024px",
+            "Efficient-Large-Model/SANA1.5_1.6B_1024px_diffusers",
+        ),
+        ("meta-llama/Llama-2-70b-chat", "meta-llama/Llama-2-70b-chat-hf"),
+        ("meta-llama/Llama-4-Scout-17B-16E-Original", "meta-llama/Llama-4-Scout-17B-16E"),
+        ("state-spaces/mamba-2.8b", "state-spaces/mamba-2.8b-hf"),
+        ("allenai/OLMo-7B-Instruct", "allenai/OLMo-7B-Instruct-hf"),
+        ("OpenGVLab/InternVL3-78B", "OpenGVLab/InternVL3-78B-hf"),
+        ("nvidia/Llama-3.1-Nemotron-70B-Instruct", "nvidia/Llama-3.1-Nemotron-70B-Instruct-HF"),
+        ("baidu/ERNIE-4.5-21B-A3B-Paddle", "baidu/ERNIE-4.5-21B-A3B-PT"),
+        ("liuhaotian/llava-v1.5-7b", "llava-hf/llava-1.5-7b-hf"),
+        ("liuhaotian/llava-v1.6-34b", "llava-hf/llava-v1.6-34b-hf"),
+        ("lmms-lab/llava-onevision-qwen2-7b-ov", "llava-hf/llava-onevision-qwen2-7b-ov-hf"),
+        ("mistralai/Pixtral-12B-2409", "mistral-community/pixtral-12b"),
+        ("Wan-AI/Wan2.1-I2V-14B-480P", None),
+        ("acme/Wan2.1-T2V-1.3B", None),
+    ],
+)
+def test_a_name_in_its_makers_own_form_leads_to_what_is_loaded(name, loaded):
+    assert repository_in_loaded_form(name) == loaded
+    with pytest.raises(UnknownName):
+        card(name)
 
 
 def test_no_name_of_a_card_says_that_its_weights_are_packed():
