@@ -104,6 +104,11 @@ def read_notebook(text: str, file: str) -> tuple[Notebook | None, tuple[Diagnost
     return Notebook(CellLines(file, lines=lines), python, shell, tuple(_cells(lines))), ()
 
 
+def without_results(text: str) -> str:
+    """A notebook's text with 0 for each result; lines keep their numbers."""
+    return _written(text).text
+
+
 def place_in(text: str, span: Span) -> tuple[int, int] | None:
     """The cell and the line in it at a place of a notebook's file, both from 1."""
     notebook, _ = read_notebook(text, span.file)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
+from tunec.compiler.frontend.notebook import is_notebook, without_results
 from tunec.compiler.lints.repository import Reach
 
 if TYPE_CHECKING:
@@ -394,5 +395,6 @@ _WITHOUT_REMARKS: Final = (".json", ".md", ".rst", ".txt", ".toml")
 
 
 def without_remarks(path: str, text: str) -> str:
-    """A text without its comment lines, whose mentions do not count as use."""
-    return text if path.endswith(_WITHOUT_REMARKS) else REMARK.sub("", text)
+    """A text without comment lines and a notebook's results, whose mentions do not count as use."""
+    said = without_results(text) if is_notebook(path) else text
+    return said if path.endswith(_WITHOUT_REMARKS) else REMARK.sub("", said)
