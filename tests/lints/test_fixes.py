@@ -90,3 +90,21 @@ def test_safe_comes_first_where_two_touch_one_place(tmp_path: Path) -> None:
     assert safe.items() <= every.items() or safe.keys() < every.keys()
     assert len(linted.fixes("safe")) >= 1
     assert len(linted.fixes("unsafe")) >= 1
+
+
+_MIXTURE = "model_name_or_path: openai/gpt-oss-20b\noutput_dir: out\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("use_peft: true\nlora_target_modules: all-linear\ndataset_name: a/b\n", "lora_target_p"),
+        ("stage: sft\nfinetuning_type: lora\nlora_target: all\ntemplate: gpt_oss\n", None),
+    ],
+)
+def test_help_names_a_key_only_to_a_reader_that_has_it(
+    text: str, key: str | None, tmp_path: Path
+) -> None:
+    found = lint(tmp_path, {"sft.yaml": _MIXTURE + text}, ["sft.yaml"]).findings
+    (told,) = (each["help"] for each in found if each["id"] == "experts-without-adapter")
+    assert (f"write {key}" in told) if key else told == "name attention alone"

@@ -27,8 +27,9 @@ _TRL: Final = {
     "target_modules": "lora_target_modules",
     "modules_to_save": "lora_modules_to_save",
     "task_type": "lora_task_type",
+    "target_parameters": "lora_target_parameters",
 }
-"""trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`."""
+"""trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`, with parameters since 0.26.0."""
 _AXOLOTL: Final = {
     **_SCALE,
     "r": "lora_r",

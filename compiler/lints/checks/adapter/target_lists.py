@@ -277,7 +277,6 @@ def experts_without_adapter(run: LintContext) -> Iterator[Finding]:
             continue
         if _reaches(run, lora, run.model.architecture):
             continue
-        key = "lora_target_parameters" if lora.document.kind in TRL else "target_parameters"
         yield Finding(
             f"{lora.method} reaches no routed expert of {run.model.path}",
             (at.label("names layers, and the experts are stacked parameters"),),
@@ -285,7 +284,7 @@ def experts_without_adapter(run: LintContext) -> Iterator[Finding]:
                 f"since transformers 5 all experts of a layer are in {names}",
                 "training continues with the attention, and with shared experts if there are any",
             ),
-            f"write {lora.key(key)}: [{names}] (PEFT 0.17 and later), or name attention alone",
+            f"{_with_parameters(lora, names)}name attention alone",
         )
 
 
@@ -295,11 +294,18 @@ def _stacked(architecture: "Architecture") -> "tuple[Module, ...]":
     return tuple(each for each in stacks if "experts" in each.path)
 
 
+def _with_parameters(lora: Lora, names: str) -> str:
+    """How a file adapts these parameters, if its reader hands them to PEFT."""
+    if not lora.knows("target_parameters"):
+        return ""
+    since = "PEFT 0.17 and TRL 0.26" if lora.document.kind in TRL else "PEFT 0.17"
+    return f"write {lora.key('target_parameters')}: [{names}] ({since} and later), or "
+
+
 def _names_experts(lora: Lora) -> bool:
     """Whether the targets name layers of experts, and no setting adapts parameters."""
     by_unsloth = lora.document.format == "python" and "unsloth" in lora.document.text
-    has_other = lora.place("target_parameters") or lora.document.get("lora_target_parameters")
-    if has_other or by_unsloth or lora.targets is None:
+    if lora.place("target_parameters") or by_unsloth or lora.targets is None:
         return False
     if isinstance(lora.targets, str):
         return lora.targets == ALL_LINEAR or any(each in lora.targets for each in _PROJECTIONS)

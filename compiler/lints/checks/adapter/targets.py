@@ -247,7 +247,7 @@ def lora_targets_left_out(run: LintContext) -> Iterator[Finding]:
 
 def _is_left(lora: Lora) -> bool:
     key = lora.key("target_modules")
-    has_other = lora.place("target_parameters") or lora.document.get("lora_target_parameters")
+    has_other = lora.place("target_parameters") is not None
     is_own = lora.document.kind in (*TRL, "peft") and key not in lora.document.unknown
     return is_own and not has_other and lora.targets is None and not is_minicpm(lora.document)
 
