@@ -91,11 +91,16 @@ class Origins(Struct):
 
 def imported(text: str, origin: Origin) -> Iterator[tuple[str, Node]]:
     """The names that a file imports from modules, `trl.SFTTrainer`, unconditionally."""
+    tree = tree_of(text)
+    yield from () if tree is None else _imported(tree.body, origin)
+
+
+def tree_of(text: str) -> ast.Module | None:
+    """The syntax tree of a Python file, which is not run; None if it has none."""
     try:
-        tree = ast.parse(text)
+        return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    yield from _imported(tree.body, origin)
+        return None
 
 
 def _imported(body: Sequence[ast.stmt], origin: Origin) -> Iterator[tuple[str, Node]]:

@@ -1,5 +1,6 @@
 """What notebooks install, and the scripts of a whole project: the releases that its runs have."""
 
+import ast
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,11 +11,14 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.frontend.notebook import read_notebook
+from tunec.compiler.frontend.python_origins import tree_of
 from tunec.compiler.lints.environment import Pin
 from tunec.compiler.lints.requirement_files import (
     COMMANDS,
+    Read,
     StatedRequirement,
     commands,
+    listed,
     rank_of,
     script,
     stated,
@@ -42,6 +46,31 @@ def _only_kept(text: str) -> str:
     return "\n".join(lines)
 
 
+_BUILDS: Final[Mapping[str, Read]] = {
+    **dict.fromkeys(("pip_install", "uv_pip_install"), lambda word: listed([(word, 1)])),
+    **dict.fromkeys(("run_commands", "dockerfile_commands"), commands),
+}
+"""The methods by which modal 1.6.4 builds an image (image.py `Image`), with what each reads of its
+texts, or lists of them."""
+_IMAGE: Final = re.compile(rf"\.(?:{'|'.join(_BUILDS)})\(")
+
+
+def image_requirements(text: str) -> Iterator[StatedRequirement]:
+    """What a script installs in the images that it builds; what it composes is left out."""
+    tree = tree_of(text) if _IMAGE.search(text) else None
+    for call in () if tree is None else ast.walk(tree):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            read = _BUILDS.get(call.func.attr)
+            yield from () if read is None else _of_texts(call, read)
+
+
+def _of_texts(call: ast.Call, read: Read) -> Iterator[StatedRequirement]:
+    for each in (node for given in call.args for node in ast.walk(given)):
+        if isinstance(each, ast.Constant) and isinstance(each.value, str):
+            for found in read(each.value):
+                yield replace(found, line=found.line + each.lineno - 1)
+
+
 class Installed(Struct, frozen=True, dict=True):
     """What the scripts and the recipes of images install, wherever they lie in a project."""
 
@@ -56,14 +85,25 @@ class Installed(Struct, frozen=True, dict=True):
         return {name: one if one and _holds(pin, one) else pin for name, pin, one in ones}
 
     @cached_property
+    def of_images(self) -> Mapping[str, Pin]:
+        """The releases that scripts install in the images they build, if each is the only one."""
+        programs = ((path, text) for path, text in self.texts() if path.endswith(".py"))
+        return _ones((path, each) for path, text in programs for each in image_requirements(text))
+
+    @cached_property
     def _one(self) -> Mapping[str, Pin]:
-        every: dict[str, dict[str | None, Pin]] = {}
-        for path, text in self.texts():
-            for each in stated(path, text) if rank_of(PurePath(path).name) in COMMANDS else ():
-                pin = Pin(each.package, (each.releases,), f"{os.path.relpath(path)}:{each.line}")
-                every.setdefault(each.package, {})[each.exact] = pin
-        alone = {name: pins for name, pins in every.items() if len(pins) == 1 and None not in pins}
-        return {name: next(iter(pins.values())) for name, pins in alone.items()}
+        recipes = ((p, t) for p, t in self.texts() if rank_of(PurePath(p).name) in COMMANDS)
+        return _ones((path, each) for path, text in recipes for each in stated(path, text))
+
+
+def _ones(found: Iterable[tuple[str, StatedRequirement]]) -> Mapping[str, Pin]:
+    """The pin of each package of which only one release is named, and none without a release."""
+    every: dict[str, dict[str | None, Pin]] = {}
+    for path, each in found:
+        pin = Pin(each.package, (each.releases,), f"{os.path.relpath(path)}:{each.line}")
+        every.setdefault(each.package, {})[each.exact] = pin
+    alone = {name: pins for name, pins in every.items() if len(pins) == 1 and None not in pins}
+    return {name: next(iter(pins.values())) for name, pins in alone.items()}
 
 
 def _holds(pin: Pin, one: Pin) -> bool:

@@ -115,6 +115,7 @@ def lint_files(
     for each in runs:
         watch("runs", len(runs))
         pins = installed.narrowed(repository.pins(map(Path, each.reading.sources)))
+        pins = {**installed.of_images, **pins} if found else pins
         pinned = replace(surroundings, pins={**pins, **surroundings.pins})
         model = model_at_hand(map(Path, each.reading.sources), reach)
         checked.append(_checked(each, targets, pinned, allowances, model, own, lone))

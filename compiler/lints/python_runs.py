@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.python_calls import Call, Calls
+from tunec.compiler.frontend.python_origins import tree_of
 from tunec.compiler.frontend.python_scopes import are_exclusive
 from tunec.compiler.lints.document import TRAINERS
 from tunec.schemas.caches import cached
@@ -304,9 +305,8 @@ def _is_met(branch: _Branch, commands: str) -> bool:
 
 @cached(64)
 def _conditions(text: str) -> tuple[_Branch, ...]:
-    try:
-        module = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    module = tree_of(text)
+    if module is None:
         return ()
     branches = tuple(_branches(module))
     return branches + tuple(_of_calls(module, branches))

@@ -15,6 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
+from tunec.compiler.frontend.python_origins import tree_of
 from tunec.compiler.frontend.shell_words import BATCH_ENDINGS
 from tunec.compiler.frontend.software import plain_name
 from tunec.compiler.releases import ANY, Releases
@@ -45,7 +46,8 @@ _MAKERS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("transformers", "trl", "peft", "accelerate"), ("huggingface",)),
     "axolotl": ("axolotl-ai-cloud", "openaccess-ai-collective"),
     "deepspeed": ("microsoft", "deepspeedai"),
-    "llama-factory": ("hiyouga",),
+    **dict.fromkeys(("llama-factory", "llamafactory"), ("hiyouga",)),
+    "verl": ("volcengine", "verl-project"),
 }
 """Whose repository each package is of: another one holds somebody's own version of it."""
 _OF_REPOSITORY: Final = {"llama-factory": "llamafactory", "pytorch": "torch"}
@@ -123,7 +125,8 @@ def _stated(name: str, bounds: str, line: int) -> StatedRequirement | None:
     return StatedRequirement(plain_name(name), releases, line)
 
 
-def _each(lines: Iterable[tuple[str, int]]) -> Iterator[StatedRequirement]:
+def listed(lines: Iterable[tuple[str, int]]) -> Iterator[StatedRequirement]:
+    """The requirements among lines with their numbers."""
     found = (requirement(text, line) for text, line in lines)
     return (each for each in found if each is not None)
 
@@ -133,7 +136,7 @@ def _numbered(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _requirements(text: str) -> Iterator[StatedRequirement]:
-    return _each(_numbered(text))
+    return listed(_numbered(text))
 
 
 def included(text: str) -> Iterator[str]:
@@ -157,7 +160,7 @@ def _pyproject(text: str) -> Iterator[StatedRequirement]:
     groups = {**_table(project, "optional-dependencies"), **_table(data, "dependency-groups")}
     for words in ((project.get("dependencies"),), _to_train(groups)):
         for word in (each for some in words for each in (some if isinstance(some, list) else ())):
-            yield from _each([(word, _line_of(text, word))] if isinstance(word, str) else [])
+            yield from listed([(word, _line_of(text, word))] if isinstance(word, str) else [])
     every = (poetry, *_to_train(_table(poetry, "group")))
     for name, value in (each for one in every for each in _table(one, "dependencies").items()):
         yield from _of_poetry(name, value, text)
@@ -225,9 +228,8 @@ def _lock(text: str) -> Iterator[StatedRequirement]:
 
 
 def _setup(text: str) -> Iterator[StatedRequirement]:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = tree_of(text)
+    if tree is None:
         return
     names = {
         target.id: node.value.value
@@ -236,7 +238,7 @@ def _setup(text: str) -> Iterator[StatedRequirement]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    yield from _each(_words(tree))
+    yield from listed(_words(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _called(node) == "setup":
             own = {each.arg: _constant(each.value, names) for each in node.keywords}
@@ -289,7 +291,7 @@ def _setup_cfg(text: str) -> Iterator[StatedRequirement]:
     extras = dict(parser["options.extras_require"]) if "options.extras_require" in parser else {}
     blocks = (parser.get("options", "install_requires", fallback=""), *_to_train(extras))
     for word in (line.strip() for block in blocks for line in block.splitlines()):
-        yield from _each([(word, _line_of(text, word))])
+        yield from listed([(word, _line_of(text, word))])
 
 
 # ── environment.yml, Dockerfile, README ──────────────────────────────────────────────────────────
@@ -323,6 +325,9 @@ _CLONED: Final = re.compile(
     r"[ \t]*(?:RUN )?git checkout (?P<at>[0-9a-f]{7,40})\b"
 )
 """A copy at a commit, which is then installed."""
+_OF_A_TAG: Final = re.compile(
+    r"\bgit clone(?=[^\n|&;]*\s(?:--branch[ =]|-b )(?P<at>v?\d[\w.]*))[^\n|&;]*https://(?P<url>[\w./-]+)"
+)
 
 
 def commands(text: str) -> Iterator[StatedRequirement]:
@@ -330,14 +335,14 @@ def commands(text: str) -> Iterator[StatedRequirement]:
     for command in _INSTALL.finditer(text):
         for word in re.finditer(r"[^\s\\]+", command["words"]):
             line = 1 + text.count("\n", 0, command.start("words") + word.start())
-            yield from _each([(word[0].strip("\"'"), line)])
+            yield from listed([(word[0].strip("\"'"), line)])
     yield from _clones(text)
 
 
 def _clones(text: str) -> Iterator[StatedRequirement]:
-    for clone in _CLONED.finditer(text):
+    for clone in (*_CLONED.finditer(text), *_OF_A_TAG.finditer(text)):
         line = 1 + text.count("\n", 0, clone.start("at"))
-        yield from _each([(f"git+https://{clone['url']}@{clone['at']}", line)])
+        yield from listed([(f"git+https://{clone['url']}@{clone['at']}", line)])
 
 
 def script(text: str) -> Iterator[StatedRequirement]:
