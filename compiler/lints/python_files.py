@@ -1,7 +1,7 @@
 """A Python file to documents: which calls configure which program.
 
 A call of `TrainingArguments` holds the keys of a trainer's file, `LoraConfig` those of an
-adapter's, `from_pretrained` what a model is loaded with.
+adapter's, `from_pretrained` what a model is loaded with, `deepspeed.initialize` an engine's file.
 """
 
 import re
@@ -19,10 +19,10 @@ from tunec.compiler.lints.document import READ_ONCE, TRAINERS, counts_when_set_l
 from tunec.compiler.lints.kinds import LOADING, fields_of
 from tunec.compiler.lints.python_runs import (
     Found,
+    engine_settings,
     in_runs,
-    is_accelerator,
     is_plugin,
-    plugin_settings,
+    prepares,
     short_of,
 )
 from tunec.schemas.caches import cached
@@ -84,6 +84,7 @@ _WANTED: Final = re.compile(
     r"TrainingArguments\b|\b(?:SFT|DPO|GRPO|KTO|Reward|RLOO|GKD|PPO|CPO|ORPO|BCO|OnlineDPO|XPO"
     r"|NashMD|PRM|IterativeSFT)Config\b|\bLoraConfig\b|\bBitsAndBytesConfig\b"
     r"|\bFast\w*Model\b|\bfrom_pretrained\b|\b(?:FullyShardedDataParallel|DeepSpeed)Plugin\b"
+    r"|\bdeepspeed\.initialize\b"
 )
 _OF_TESTS: Final = re.compile(r"(?:\A|/)(?:test_[^/]*|[^/]*_test|conftest)\.py\Z|(?:\A|/)tests?/")
 
@@ -160,7 +161,7 @@ def _is_called(origin: str) -> bool:
         or (origin.startswith(_UNSLOTH) and origin.endswith(f".{RESPONSES}"))
     ):
         return True
-    return _is_trainer(origin) or is_accelerator(origin) or is_plugin(origin)
+    return _is_trainer(origin) or prepares(origin) or is_plugin(origin)
 
 
 def _is_trainer(origin: str) -> bool:
@@ -178,7 +179,7 @@ def _is_wanted(origin: str) -> bool:
     short = short_of(origin)
     if short in _TRAINERS or short in _HEIRS or short in (_BITS, _LORA):
         return True
-    if is_plugin(origin) or is_accelerator(origin):
+    if is_plugin(origin) or prepares(origin):
         return True
     if origin.endswith("PeftModel.from_pretrained") or _loads(origin):
         return True
@@ -204,8 +205,8 @@ def _is_fast(origin: str) -> bool:
 def _found(calls: Calls) -> Iterator[Found]:
     bits = [each for each in calls.found if short_of(each.origin) == _BITS]
     for call in calls.found:
-        if is_accelerator(call.origin):
-            yield from plugin_settings(call, calls)
+        if prepares(call.origin):
+            yield from engine_settings(call, calls)
             continue
         short = short_of(call.origin)
         is_reset = not calls.module.reset.isdisjoint(call.site.targets)

@@ -24,7 +24,10 @@ from tunec.schemas.frozen import replace
 MOST_RUNS: Final = 16
 _ENGINES: Final = ("accelerate", "deepspeed")
 _PATH: Final = "model_name_or_path"
-_TRAINS: Final = re.compile(r"Trainer\(|\.backward\(|HfArgumentParser|Accelerator\(")
+_TRAINS: Final = re.compile(
+    r"Trainer\(|\.backward\(|HfArgumentParser|Accelerator\("
+    r"|deepspeed\.initialize\([^#]*?\b(?:model_parameters|optimizer)="
+)
 _MADE: Final = re.compile(r"\w*Trainer\(")
 _REMARK: Final = re.compile(r"(?m)#.*$")
 
@@ -166,6 +169,9 @@ def _beside(
 
 
 _ENGINE: Final = "hf_ds_config"
+_INITIALIZE: Final = "deepspeed.initialize"
+_OF_ENGINE: Final = ("config", "config_params")
+"""Where it takes what its file would hold: deepspeed 0.14.5 to 0.19.8 __init__.py `initialize`."""
 _IN_CAPITALS: Final = frozenset(
     {"sharding_strategy", "auto_wrap_policy", "backward_prefetch", "state_dict_type"}
 )
@@ -212,12 +218,27 @@ def is_accelerator(origin: str) -> bool:
     return short_of(origin) == "accelerate.Accelerator"
 
 
+def prepares(origin: str) -> bool:
+    """Whether an import prepares training by an engine: Accelerate's class, or DeepSpeed itself."""
+    return is_accelerator(origin) or origin == _INITIALIZE
+
+
 def is_plugin(origin: str) -> bool:
     """Whether an import is a class that configures Accelerate for an engine."""
     return short_of(origin) in _PLUGINS
 
 
-def plugin_settings(call: Call, calls: Calls) -> Iterator[Found]:
+def engine_settings(call: Call, calls: Calls) -> Iterator[Found]:
+    """The settings of an engine, as far as they are written where training is prepared."""
+    if call.origin != _INITIALIZE:
+        yield from _plugin_settings(call, calls)
+        return
+    given = (call.fields[key] for key in _OF_ENGINE if key in call.fields)
+    for engine in (each for each in given if each.fields):
+        yield Found("deepspeed", engine, frozenset(), call)
+
+
+def _plugin_settings(call: Call, calls: Calls) -> Iterator[Found]:
     """The settings that a plugin gives `Accelerator`, under the keys of accelerate's own file.
 
     accelerate 1.0.1 to 1.15.0 utils/dataclasses.py: variables of the launcher may set the others.
