@@ -80,6 +80,8 @@ class Reductions(NamedTuple):
     holds_from: float
     """The share of layers that are left when the rank first has gradients of its own part; `AFTER`
     if that is after all layers, `NEVER` if it is not before the last gradient comes."""
+    last_layer: float
+    """The share of layers that are left in the last one, whose gradients come first."""
 
 
 AFTER: Final = -0.5
@@ -129,14 +131,15 @@ def _reductions(
     gradients = _block_by_block(arriving) if blocks else arriving
     found = tuple(_all(gradients, bucket, own, ranks, keeps=keeps))
     if not found:
-        return Reductions((), 0, NEVER)
+        return Reductions((), 0, NEVER, 1.0)
     most = found[-1].kept
     # of layers that are alike, either those before any of these gradients need most or those after
     early, late = (each for each in found if each.kept < most), (e for e in found if e.kept == most)
     alone = found[-1].filled == arriving[-1].elements
-    return Reductions(
-        (*_highest(early), *_highest(late)), most, _holds_from(found[: -2 if alone else -1])
-    )
+    holds_from = _holds_from(found[: -2 if alone else -1])
+    layers = len({each.layer for each in tensors} - {None})
+    highest = *_highest(early), *_highest(late)
+    return Reductions(highest, most, holds_from, 1 - 1 / max(layers, 1))
 
 
 def _holds_from(before_last: Iterable[Reduction]) -> float:

@@ -102,6 +102,11 @@ class Sharding(Struct, frozen=True, eq=False):
         return self._on_the_way.holds_from >= left
 
     @property
+    def holds_in_last_layer(self) -> bool:
+        """Whether it has them before those of the last layer are all made."""
+        return self.holds(self._on_the_way.last_layer)
+
+    @property
     def _on_the_way(self) -> Reductions:
         return reductions(
             self.workload,

@@ -37,7 +37,7 @@ def at_last_layer(plan: Sharding) -> Sizes:
     A tied head's gradient waits, not accumulated, for the embedding's gradient.
     """
     if goes_as_it_comes(plan):
-        return in_layers(plan, left=_in_last_layer(plan))
+        return in_layers(plan, holds=plan.holds_in_last_layer)
     return partly(plan, _of_head(plan.counts))
 
 
@@ -46,15 +46,15 @@ def goes_as_it_comes(plan: Sharding) -> bool:
     return is_hooked(plan) or plan.releases
 
 
-def in_layers(plan: Sharding, left: float) -> Sizes:
-    """Gradients in a layer, if they go as they come; `left`: the share of layers that are left."""
+def in_layers(plan: Sharding, *, holds: bool) -> Sizes:
+    """Gradients in a layer, if they go as they come; `holds`: whether the rank has some by then."""
     counts = plan.counts
     if plan.releases:
         return _released(plan)
     # in a mixture of experts the first gradients to come are those of experts
     waiting = (counts.embedding if counts.tied else 0) - counts.inner * (counts.experts > 0)
     arriving = _on_their_way(plan, max(waiting, -counts.inner))
-    return {**arriving, **_held(plan, holds=plan.holds(left))}
+    return {**arriving, **_held(plan, holds=holds)}
 
 
 def at_first_layer(plan: Sharding, segment: int = 1) -> Sizes:
@@ -64,7 +64,7 @@ def at_first_layer(plan: Sharding, segment: int = 1) -> Sizes:
     """
     counts = plan.counts
     if goes_as_it_comes(plan):
-        return in_layers(plan, left=0)
+        return in_layers(plan, holds=plan.holds(0))
     embedding = 0 if counts.tied else counts.embedding
     later = counts.late + counts.experts + embedding + counts.vision
     later += (segment - 1) * _of_a_layer(plan)
@@ -123,7 +123,7 @@ def at_experts(plan: Sharding, parts: int, *, last: bool) -> Sizes:
     if is_hooked(plan):
         arriving = parts if plan.leaf or parts == 1 else parts - 1
         on_their_way = _on_their_way(plan, arriving * third - counts.inner)
-        holds = plan.holds(_in_last_layer(plan) if last else 0)
+        holds = plan.holds_in_last_layer if last else plan.holds(0)
         return {**on_their_way, **_held(plan, holds=holds)}
     if plan.releases:
         return _released(plan)
@@ -140,7 +140,7 @@ def at_vision(plan: Sharding) -> Sizes:
     """Gradients between the text's layers and the vision tower's layers."""
     counts = plan.counts
     if goes_as_it_comes(plan):
-        return in_layers(plan, left=AFTER)
+        return in_layers(plan, holds=plan.holds(AFTER))
     return partly(plan, plan.arriving - counts.embedding * (not counts.tied) - counts.vision)
 
 
@@ -149,7 +149,7 @@ def at_decoder_embedding(plan: Sharding) -> Sizes:
     counts = plan.counts
     tied = {"tied gradient": float(_parts(plan) * plan.parameter * counts.embedding)}
     if goes_as_it_comes(plan):
-        return {**in_layers(plan, left=AFTER), **tied}
+        return {**in_layers(plan, holds=plan.holds(AFTER)), **tied}
     return {**partly(plan, plan.arriving - counts.encoder), **tied}
 
 
@@ -354,8 +354,9 @@ def last_layer(plan: Sharding, moment: Moment) -> Moment:
 
 
 def _in_last_layer(plan: Sharding) -> float:
-    """The share of layers that are left in the last one."""
-    layers = sum(stack.layers for stack in plan.workload.architecture.stacks)
+    """The share of layers that are left in the last one; a UNet's blocks are its layers."""
+    model = plan.workload.architecture
+    layers = sum(stack.layers for stack in model.stacks) or len(model.unet)
     return 1 - 1 / max(layers, 1)
 
 

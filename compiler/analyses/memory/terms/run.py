@@ -296,7 +296,7 @@ def _in_experts(plan: Sharding, experts: ExpertsPass) -> Iterator[tuple[Moment, 
 def _after_decoder(plan: Sharding) -> Sizes:
     """Gradients when the decoder is done and the encoder's last layer is differentiated."""
     if goes_as_it_comes(plan):
-        return in_layers(plan, AFTER)
+        return in_layers(plan, holds=plan.holds(AFTER))
     return partly(plan, plan.arriving - plan.counts.encoder)
 
 
