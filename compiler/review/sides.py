@@ -49,17 +49,19 @@ def checked_out(revision: str, repository: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="tunec-") as temporary:
         folder = Path(temporary, re.sub(r"[^\w.-]", "-", revision))  # messages name it by its path
         with tarfile.open(fileobj=BytesIO(archive)) as files:
-            files.extractall(folder, filter=_without_links_out)  # noqa: S202  by `data`
+            # Python before 3.11.4 knows no filters, Python 3.12 and 3.13 ask for one
+            files.extraction_filter = getattr(tarfile, "data_filter", None)
+            members = (each for each in files if _stays_inside(each, folder))
+            files.extractall(folder, members)  # noqa: S202  a link is seen before what follows it
         (folder / ".git").mkdir()  # its files may name each other, as in the repository
         yield folder
 
 
-def _without_links_out(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-    """A member that tarfile's `data` filter accepts; None for others, such as outward links."""
-    try:
-        return tarfile.data_filter(member, folder)
-    except tarfile.FilterError:
-        return None
+def _stays_inside(member: tarfile.TarInfo, folder: Path) -> bool:
+    """Whether a member, and what it links to, lies in the folder that it is extracted to."""
+    place = folder / member.name
+    found = place.parent / member.linkname if member.issym() else place
+    return found.resolve().is_relative_to(folder.resolve())
 
 
 def root_of(directory: Path) -> Path:

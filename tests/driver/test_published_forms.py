@@ -50,8 +50,8 @@ def test_a_form_is_reported_with_the_copy_in_16_bits():
     found = of("openai/gpt-oss-20b")
     note = next(each for each in found.diagnostics if each.id == "expanded-in-loading")
     assert "published in MXFP4, and trained in 16 bits: 39.0 GiB" in note.message
-    assert "unsloth/gpt-oss-20b-BF16" in note.help
-    copy = of("unsloth/gpt-oss-20b-BF16")
+    assert "lmsys/gpt-oss-20b-bf16" in note.help
+    copy = of("lmsys/gpt-oss-20b-bf16")
     assert "expanded-in-loading" not in {each.id for each in copy.diagnostics}
     assert copy.memory.required_bytes == found.memory.required_bytes
 

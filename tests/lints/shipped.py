@@ -118,7 +118,8 @@ def unpacked(shipment: Shipment) -> Path:
             wheel.extractall(staged)  # noqa: S202  a release from the index, by version
     else:
         with tarfile.open(archive) as sdist:
-            sdist.extractall(staged, filter="data")
+            sdist.extraction_filter = getattr(tarfile, "data_filter", None)
+            sdist.extractall(staged)  # noqa: S202  the same
     archive.unlink()
     staged.rename(folder)
     return folder
