@@ -19,6 +19,7 @@ from tunec.schemas.data_paths import data_kind, data_name, first_of
 from tunec.schemas.frozen import replace
 from tunec.schemas.objective_facts import OBJECTIVES
 from tunec.schemas.terms import ObjectiveKind
+from tunec.targets.read_only import split_names
 
 # ── what rows ask of a plan ──────────────────────────────────────────────────────────────────────
 
@@ -230,6 +231,39 @@ def dropout(
         absent={"adapter.dropout": absent},
         when=has_adapter,
         beside=asked,
+    )
+
+
+def saved_modules(
+    key: str,
+    scoring: Mapping[str, Json],
+    scores: Callable[[Mapping[str, Json]], bool],
+    source: str,
+) -> Entry:
+    """The row for modules that are trained beside adapters, a reward model's head among them.
+
+    PEFT adds that head, whose name depends on the model, to a list without one (peft 0.18.1 to
+    0.20.0 peft_model.py `PeftModelForSequenceClassification.__init__`). `scoring` is what a file
+    of a reward model says; `scores` tells whether a file says so.
+    """
+    named = names_under(key, "adapter.also_train")
+
+    def write(plan: Plan) -> Mapping[str, Json]:
+        return {**named(plan), **(scoring if scores_texts(plan) else {})}
+
+    def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
+        names = split_names(found.get(key))
+        return {} if scores(found) and not names else {"adapter.also_train": names}
+
+    return row(
+        (key, *scoring),
+        ("adapter.also_train",),
+        write,
+        read,
+        source,
+        absent={"adapter.also_train": ()},
+        when=has_adapter,
+        beside=tuple(scoring),
     )
 
 

@@ -16,7 +16,7 @@ from tunec.targets.rows import (
     in_four_bits,
     names_under,
     row,
-    scores_texts,
+    saved_modules,
 )
 
 _PEFT: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig`"
@@ -58,23 +58,6 @@ def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 REWARDS_TEXTS: Final = "reward_model"
 """The switch for training a reward model."""
-_SAVED: Final = "lora_modules_to_save"
-
-
-def _write_saved(plan: Plan) -> Mapping[str, Json]:
-    """The modules that are trained beside adapters, and whether PEFT adds the head to them."""
-    names = plan.adapter.also_train
-    scores = {REWARDS_TEXTS: True} if scores_texts(plan) else {}
-    return {**({_SAVED: list(names)} if names else {}), **scores}
-
-
-def _saved(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The named modules, unless PEFT adds a reward model's head, whose name depends on the model.
-
-    peft 0.18.1 to 0.20.0 peft_model.py `PeftModelForSequenceClassification.__init__`.
-    """
-    names = split_names(found.get(_SAVED))
-    return {} if found.get(REWARDS_TEXTS) and not names else {"adapter.also_train": names}
 
 
 _KERNELS: Final = (
@@ -124,15 +107,11 @@ ADAPTER: Final = (
         absent={"adapter.parameters": ()},
         when=has_adapter,
     ),
-    row(
-        (_SAVED, REWARDS_TEXTS),
-        ("adapter.also_train",),
-        _write_saved,
-        _saved,
+    saved_modules(
+        "lora_modules_to_save",
+        {REWARDS_TEXTS: True},
+        lambda found: bool(found.get(REWARDS_TEXTS)),
         f"{_PEFT}; loaders/adapter.py `_get_peft_task_type`",
-        absent={"adapter.also_train": ()},
-        when=has_adapter,
-        beside=(REWARDS_TEXTS,),
     ),
     same("peft_use_rslora", "adapter.rslora", _PEFT, absent=((ALWAYS, False),), when=has_adapter),
     same("peft_use_dora", "adapter.dora", _PEFT, absent=((ALWAYS, False),), when=has_adapter),

@@ -15,7 +15,7 @@ from tunec.targets.rows import (
     in_four_bits,
     names_under,
     row,
-    scores_texts,
+    saved_modules,
 )
 
 _TUNER: Final = "ms-swift 4.0.4 to 4.6.0 arguments/tuner_args.py `TunerArguments`"
@@ -71,22 +71,6 @@ def _of_adapter(key: str, slot: str, default: Any) -> Entry:
     return same(key, f"adapter.{slot}", _TUNER, absent=((ALWAYS, default),), when=has_adapter)
 
 
-def _write_saved(plan: Plan) -> Mapping[str, Json]:
-    """The modules that are trained beside adapters, and whether PEFT adds the head to them."""
-    names = names_under("modules_to_save", "adapter.also_train")(plan)
-    return {**names, **({"rlhf_type": _REWARD} if scores_texts(plan) else {})}
-
-
-def _saved(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The named modules, unless PEFT adds a reward model's head, whose name depends on the model.
-
-    peft 0.18.1 to 0.20.0 peft_model.py `PeftModelForSequenceClassification.__init__`.
-    """
-    names = split_names(found.get("modules_to_save"))
-    is_added = found.get("rlhf_type") == _REWARD and not names
-    return {} if is_added else {"adapter.also_train": names}
-
-
 _REWARD: Final = METHODS["reward"]
 ADAPTER: Final = (
     row(
@@ -138,15 +122,11 @@ ADAPTER: Final = (
         absent={"adapter.parameters": ()},
         when=has_adapter,
     ),
-    row(
-        ("modules_to_save", "rlhf_type"),
-        ("adapter.also_train",),
-        _write_saved,
-        _saved,
+    saved_modules(
+        "modules_to_save",
+        {"rlhf_type": _REWARD},
+        lambda found: found.get("rlhf_type") == _REWARD,
         f"{_TUNER}; pipelines/train/tuner.py `prepare_adapter`: task_type",
-        absent={"adapter.also_train": ()},
-        when=has_adapter,
-        beside=("rlhf_type",),
     ),
     _of_adapter("use_rslora", "rslora", default=False),
     _of_adapter("use_dora", "dora", default=False),

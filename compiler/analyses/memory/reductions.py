@@ -12,7 +12,7 @@ gathers a block of experts as one, its gradients go to the bucket when all are t
 order (`stage3.py`, `reduce_leaf_module_grads`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
@@ -31,11 +31,11 @@ from tunec.schemas.caches import BoundedCache, cached
 Keeps = Literal["own", "others", "none"]
 """Which gradients larger than the bucket stay until the pass is over: those of which the rank owns
 a piece, those of which it owns nothing, or none."""
-_STAYS: Final[Mapping[Keeps, Callable[[bool], bool]]] = {
-    "own": lambda owned: owned,
-    "others": lambda owned: not owned,
-    "none": lambda _: False,
-}
+
+
+def stays(each: Gradient, bucket: int, own: Partition, keeps: Keeps) -> bool:
+    """Whether a gradient stays until the pass is over."""
+    return keeps != "none" and each.elements > bucket and own.has(each) == (keeps == "own")
 
 
 class Reduction(NamedTuple):
@@ -162,7 +162,9 @@ def _highest(reductions: Iterable[Reduction]) -> list[Reduction]:
 def reductions_at_end(workload: Workload, bucket: int, own: Partition) -> tuple[Reduction, ...]:
     """The reductions of stage 1 after all gradients are made, in the order of the model.
 
-    deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `reduce_gradients`.
+    A gradient that is larger than the bucket stays where it is, unless the rank keeps it in its own
+    buffer (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `reduce_gradients` and
+    `reduce_ipg_grads`, which clears gradients at stage 2 only).
     """
     found, begins = [], 0
     tensors = trained_tensors(workload)
@@ -170,7 +172,7 @@ def reductions_at_end(workload: Workload, bucket: int, own: Partition) -> tuple[
         if not each.idle:
             found.append(Gradient(each.elements, begins, 0.0, each))
         begins += each.elements
-    return tuple(_all(found, bucket, own, 1, total=begins))
+    return tuple(_all(found, bucket, own, 1, total=begins, keeps="others"))
 
 
 def _covers(one: Reduction, other: Reduction) -> bool:
@@ -224,7 +226,7 @@ def _all(
             one = _reduction(number, inside, bucket, own, ranks, each, held=held)
             later = total - each.begins - each.elements if total else one.later
             yield one._replace(later=later, brings=reached and not held, kept=kept)
-            kept += filled * (filled > bucket and _STAYS[keeps](own.has(inside[0])))
+            kept += filled * stays(inside[0], bucket, own, keeps)  # a large one fills it alone
             held, filled, inside = held or reached, 0, []
         filled += each.elements
         inside.append(each)

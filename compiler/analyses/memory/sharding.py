@@ -27,7 +27,6 @@ from tunec.compiler.analyses.memory.reductions import (
     reductions_at_end,
 )
 from tunec.compiler.analyses.memory.timeline import Sizes
-from tunec.compiler.analyses.memory.trained_tensors import trained_sizes
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout, Workload
 from tunec.compiler.ir.slots import Fsdp, Parallel, States, Zero
 from tunec.schemas.caches import cached
@@ -367,20 +366,3 @@ def partition_buffer(plan: Sharding) -> float:
     (`_use_compact_grad_partition_buffer`).
     """
     return float(plan.parameter * plan.partition.elements)
-
-
-def reductions_with_left(plan: Sharding) -> Iterator[tuple[Reduction, int]]:
-    """Each reduction at the end, with the elements of earlier gradients that stay where they are.
-
-    A gradient that is larger than the bucket does, unless the rank keeps it in its own buffer
-    (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `reduce_ipg_grads`, which clears gradients at
-    stage 2 only).
-    """
-    left, own = 0, plan.partition
-    whole = sum(trained_sizes(plan.workload))
-    for one in plan.reductions_at_end:
-        yield one, left
-        if one.filled > plan.zero.reduce_bucket:
-            ends = whole - one.later - (one.apart - one.filled)
-            owned = ends > own.ends - own.part and ends - one.filled < own.ends
-            left += 0 if owned else one.filled

@@ -20,7 +20,6 @@ from tunec.compiler.analyses.memory.sharding import (
     is_hooked,
     partition_buffer,
     reduce_buckets,
-    reductions_with_left,
     waiting_gradient,
 )
 from tunec.compiler.analyses.memory.terms.optimizer import MASTER_BYTES, in_backward_bytes
@@ -198,14 +197,14 @@ def _one_by_one(plan: Sharding) -> list[Sizes]:
     return [
         {
             **reduce_buckets(plan),
-            "gradients": float(size * (one.apart + one.later + left)),
+            "gradients": float(size * (one.apart + one.later + one.kept)),
             "gradient partition": partition_buffer(plan) * one.held,
             "reduced copy": max(
                 float(size * one.copied + MASTER_BYTES * one.summed * plan.widens),
                 partition_buffer(plan) * one.brings,
             ),
         }
-        for one, left in reductions_with_left(plan)
+        for one in plan.reductions_at_end
     ] or [{}]
 
 
@@ -294,14 +293,10 @@ def _on_their_way(plan: Sharding, waiting: int) -> Sizes:
     return {**reduce_buckets(plan), "largest gradient": arriving}
 
 
-def _is_oversized(plan: Sharding, elements: int) -> bool:
-    return elements > plan.zero.reduce_bucket
-
-
 def _stage1_copied(plan: Sharding) -> float:
     """Bytes beyond the memory that gradients free when they are moved into the bucket."""
     own = partition_buffer(plan)
-    if _is_oversized(plan, plan.counts.largest):
+    if plan.counts.largest > plan.zero.reduce_bucket:
         return max(plan.parameter * plan.counts.largest, own)
     return max(own - plan.parameter * plan.zero.reduce_bucket, 0.0)
 

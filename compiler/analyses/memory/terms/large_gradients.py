@@ -14,6 +14,7 @@ until the pass is over (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`; both t
 
 from collections.abc import Callable, Iterator
 
+from tunec.compiler.analyses.memory.reductions import stays
 from tunec.compiler.analyses.memory.sharding import (
     PARAMETERS,
     Sharding,
@@ -52,12 +53,9 @@ def _sizes(plan: Sharding, elements: int) -> Sizes:
 
 def _made(plan: Sharding, is_meant: Callable[[float], bool]) -> int:
     """Elements of those made at certain shares of layers that are left, 1 before all layers."""
-    tensors, owned = trained_tensors(plan.workload), plan.keeps == "own"
+    bucket, own, keeps = plan.zero.reduce_bucket, plan.partition, plan.keeps
     return sum(
         each.elements
-        for each in in_backward_order(tensors)
-        if each.elements > plan.zero.reduce_bucket
-        and is_meant(each.left)
-        and plan.partition.has(each) == owned
-        and not each.tensor.idle
+        for each in in_backward_order(trained_tensors(plan.workload))
+        if is_meant(each.left) and stays(each, bucket, own, keeps) and not each.tensor.idle
     )
