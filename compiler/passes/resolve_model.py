@@ -9,7 +9,7 @@ from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, model, spec
 from tunec.compiler.releases import parsed
 from tunec.schemas.models.architecture import Architecture
-from tunec.schemas.models.known_since import known_since
+from tunec.schemas.models.known_since import known_since, whole_heads_since
 from tunec.schemas.models.published_form import TITLES
 from tunec.schemas.objective_facts import OBJECTIVES
 from tunec.schemas.spec import Spec
@@ -60,6 +60,7 @@ def resolve_model(facts: Facts, _: Draft) -> Outcome:
     if form != "none":
         _report_expanded(scribe, resolved)
     _refuse_unknown(scribe, architecture)
+    _refuse_parted_heads(scribe, architecture)
     _report_recurrent(scribe, architecture)
     return scribe.outcome()
 
@@ -79,6 +80,29 @@ def _refuse_unknown(scribe: Scribe, architecture: Architecture) -> None:
         notes=(f"transformers {since} models/auto/configuration_auto.py `CONFIG_MAPPING_NAMES`",),
         help=f"`--set 'software={{transformers: \"{since}\"}}'` where the trainer takes it; or "
         "another trainer, or a later release of this one",
+    )
+
+
+def _refuse_parted_heads(scribe: Scribe, architecture: Architecture) -> None:
+    """Report an error if the installed transformers does not take the config's number of heads."""
+    since = whole_heads_since(architecture.family)
+    running = scribe.facts.versions.get("transformers")
+    if since is None or running is None or parsed(running) < parsed(since):
+        return
+    parted = next((s for s in architecture.stacks if s.heads and s.hidden % s.heads), None)
+    if parted is None:
+        return
+    scribe.error(
+        "E0608",
+        f"transformers {running} refuses this model's config: its hidden size of {parted.hidden} "
+        f"is not a multiple of its {parted.heads} attention heads",
+        "model",
+        notes=(
+            f"transformers {since} and later, models/{architecture.family}/configuration_"
+            f"{architecture.family}.py `validate_architecture`",
+        ),
+        help="`--set 'software={transformers: \"5.3.0\"}'` where the trainer takes it: releases "
+        f"before {since} load the model",
     )
 
 

@@ -36,6 +36,11 @@ class Subject(Struct, frozen=True):
         return self.layout.activation_checkpointing.mode == "layer"
 
     @property
+    def is_flash(self) -> bool:
+        """Whether attention is that of the flash-attn package."""
+        return self.workload.attention.implementation == "flash_attention_2"
+
+    @property
     def is_padded(self) -> bool:
         """Whether samples of different lengths share a micro batch, so that a mask is needed."""
         several = self.layout.batch.micro > 1 or self.workload.preference is not None

@@ -1,4 +1,4 @@
-"""The release of transformers that first contains a family of models."""
+"""The releases of transformers that contain a family of models and take its configs."""
 
 from typing import Final
 
@@ -94,6 +94,24 @@ _NEW: Final = {
 `CONFIG_MAPPING_NAMES` in its newest patch that the release before lacks
 (models/auto/configuration_auto.py and auto_mappings.py of the wheels 4.40.2 to 5.23.0)."""
 _SINCE: Final = {name: release for release, names in _NEW.items() for name in names.split()}
+
+_WHOLE_HEADS: Final = {
+    "5.4": "arcee cwm deepseek_v2 gemma2 gemma3_text gpt_neox jais2 llama vaultgemma",
+    "5.6": "eurobert",
+    "5.23": "internlm3",
+}
+_WHOLE_HEADS_SINCE: Final = {
+    name: release for release, names in _WHOLE_HEADS.items() for name in names.split()
+}
+
+
+def whole_heads_since(family: str) -> str | None:
+    """The first release that refuses a hidden size which is no multiple of the number of heads.
+
+    transformers 5.4.0 to 5.23.0, `validate_architecture` of the families' configuration classes;
+    5.3.0 has none. None: the family's class takes such a size.
+    """
+    return _WHOLE_HEADS_SINCE.get(family)
 
 
 def known_since(family: str) -> str | None:

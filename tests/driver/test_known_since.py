@@ -6,7 +6,7 @@ from packaging.specifiers import SpecifierSet
 import tunec
 from tunec.compiler.releases import Releases
 from tunec.schemas.models.catalogue import card, card_names
-from tunec.schemas.models.known_since import known_since
+from tunec.schemas.models.known_since import known_since, whole_heads_since
 
 SPEC = {
     "tunec": 1,
@@ -39,6 +39,29 @@ def test_a_trainer_of_today_has_it(target):
 
 def test_a_release_that_the_trainer_takes_too_may_be_named():
     assert errors("llamafactory@0.9.3", software={"transformers": "5.2.0"}) == []
+
+
+@pytest.mark.parametrize(("release", "found"), [("5.3.0", []), ("5.4.0", ["E0608"])])
+def test_heads_that_share_the_width_unevenly_are_refused_since_configs_are_validated(
+    release, found
+):
+    kanana = {"model": "kanana-nano-2.1b", "data": {"train": "t.jsonl", "sequence": 1024}}
+    assert errors("trl", **kanana, software={"transformers": release}) == found
+
+
+def test_whole_heads_are_demanded_where_the_newest_release_demands_them():
+    from transformers import CONFIG_MAPPING
+
+    def takes(family: str) -> bool:
+        try:
+            CONFIG_MAPPING[family](hidden_size=96, num_attention_heads=9, head_dim=16)
+        except Exception as fault:
+            return not ("hidden size" in str(fault) and "attention heads" in str(fault))
+        return True
+
+    families = {card(name).config.get("model_type") for name in card_names()} & {*CONFIG_MAPPING}
+    refusing = {family for family in families if not takes(family)}
+    assert refusing == {each for each in families if whole_heads_since(each)}
 
 
 def test_the_table_names_families_that_the_newest_release_has():

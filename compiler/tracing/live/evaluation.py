@@ -26,7 +26,7 @@ def evaluate(
         return
     batch = replace(subject.layout.batch, micro=subject.layout.batch.evaluation)
     alone = replace(subject, layout=replace(subject.layout, batch=batch))
-    register_attention(padded=alone.is_padded)
+    register_attention(padded=alone.is_padded, flash=alone.is_flash)
     model.eval()
     gc.collect()
     with torch.no_grad(), casts:

@@ -140,13 +140,19 @@ def fused_rms_norm(
     return out
 
 
-def register_attention(*, padded: bool) -> str:
-    """Make transformers call fused attention; return the name of the implementation."""
+def register_attention(*, padded: bool, flash: bool = False) -> str:
+    """Make transformers call fused attention; return the name of the implementation.
+
+    `flash`: FlashAttention-2, which gets no mask where all samples are as long as the longest one
+    (transformers 5.23 `masking_utils.py`, `flash_attention_mask`).
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import sdpa_mask
 
     def mask(*args: Any, **options: Any) -> Any:
+        if flash:
+            return None
         if padded:
             options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
         return sdpa_mask(*args, **options)

@@ -79,7 +79,9 @@ def _transformers(subject: Subject) -> torch.nn.Module:
     maker = _maker(subject, transformers)
     wanted = subject.workload.attention.implementation
     eager = wanted == "eager" or (wanted == "sdpa" and not maker._supports_sdpa)  # noqa: SLF001
-    name = "eager" if eager else register_attention(padded=subject.is_padded)
+    name = (
+        "eager" if eager else register_attention(padded=subject.is_padded, flash=subject.is_flash)
+    )
     with torch.device("meta"):
         try:
             model: torch.nn.Module = maker._from_config(  # noqa: SLF001  what `from_config` calls

@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from tunec.compiler.analyses.memory.account import account
+from tunec.compiler.ir.slots import Zero
 from tunec.compiler.tracing.live.adapter_merge import merge
 from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.batches import Batch, batch_of
@@ -40,6 +41,7 @@ from tunec.compiler.tracing.live.step import (
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.live.trl_loss import tiles_as_on_gpu
 from tunec.compiler.tracing.subject import Subject, Untraceable
+from tunec.schemas.frozen import replace
 
 _SHARDED: Final = 3
 """The stage of ZeRO that splits parameters."""
@@ -50,6 +52,7 @@ _READ: Final = 1024
 def trace_zero(subject: Subject) -> Storages:
     """Record the second step of a DeepSpeed engine. Raises Untraceable for offloaded state."""
     _refuse(subject)
+    subject = _in_bf16(subject)
     model = build(subject)
     storages = Storages()
     storages.answer = HostAnswers(answers_of(subject), storages)
@@ -113,6 +116,27 @@ def fullest_rank(subject: Subject) -> int:
     """The rank that the account describes, which is the one that it takes to need the most."""
     found = account(subject.workload, subject.layout)
     return subject.layout.parallel.tensor * found.rank
+
+
+def _in_bf16(subject: Subject) -> Subject:
+    """The run in bf16 where it is in fp16, which is as wide but scales the loss by what it reads.
+
+    All of it, since deepspeed 0.19.8 `runtime/engine.py`, `_configure_distributed_model`, casts
+    parameters and leaves buffers in the dtype that they were loaded in.
+    """
+    states, workload = subject.layout.states, subject.workload
+    if states.weights != "fp16":
+        return subject
+    trainable = "bf16" if states.trainable == "fp16" else states.trainable
+    gradients = "bf16" if states.gradients == "fp16" else states.gradients
+    states = replace(states, weights="bf16", trainable=trainable, gradients=gradients)
+    precision = replace(workload.precision, compute="bf16")
+    quantization = replace(workload.quantization, compute="bf16")
+    return replace(
+        subject,
+        workload=replace(workload, precision=precision, quantization=quantization),
+        layout=replace(subject.layout, states=states),
+    )
 
 
 def _refuse(subject: Subject) -> None:
@@ -180,7 +204,26 @@ def _as_under_zero_init(subject: Subject) -> Iterator[None]:
 
 
 def _config(subject: Subject) -> dict[str, Any]:
-    layout, zero = subject.layout, subject.layout.zero
+    layout = subject.layout
+    accumulation = min(layout.batch.accumulation, 2)
+    shares: dict[str, Any] = {"tensor_parallel": {"autotp_size": layout.parallel.tensor}}
+    if layout.parallel.tensor == 1:
+        shares = {"train_batch_size": layout.batch.micro * accumulation * layout.parallel.data}
+    return {
+        **shares,
+        "train_micro_batch_size_per_gpu": layout.batch.micro,
+        "gradient_accumulation_steps": accumulation,
+        "zero_optimization": _zero_section(layout.zero),
+        "zero_allow_untested_optimizer": True,
+        "gradient_clipping": subject.workload.optimizer.max_grad_norm,
+        "bf16": {"enabled": layout.states.weights != "fp32"},
+        "data_types": {"grad_accum_dtype": layout.states.gradients},
+    }
+
+
+def _zero_section(zero: Zero) -> dict[str, Any]:
+    if zero.stage == 0:  # a plan then says 0 for buckets, which DeepSpeed refuses
+        return {"stage": 0}
     section: dict[str, Any] = {
         "stage": zero.stage,
         "overlap_comm": zero.overlap_comm,
@@ -197,20 +240,7 @@ def _config(subject: Subject) -> dict[str, Any]:
     }
     if zero.leaf_modules is not None:
         section["leaf_module"] = {"classes": list(zero.leaf_modules)}
-    accumulation = min(layout.batch.accumulation, 2)
-    shares: dict[str, Any] = {"tensor_parallel": {"autotp_size": layout.parallel.tensor}}
-    if layout.parallel.tensor == 1:
-        shares = {"train_batch_size": layout.batch.micro * accumulation * layout.parallel.data}
-    return {
-        **shares,
-        "train_micro_batch_size_per_gpu": layout.batch.micro,
-        "gradient_accumulation_steps": accumulation,
-        "zero_optimization": section,
-        "zero_allow_untested_optimizer": True,
-        "gradient_clipping": subject.workload.optimizer.max_grad_norm,
-        "bf16": {"enabled": layout.states.weights != "fp32"},
-        "data_types": {"grad_accum_dtype": layout.states.gradients},
-    }
+    return section
 
 
 class _Torch(torch.optim.Optimizer):  # type: ignore[misc]  # torch is not typed
