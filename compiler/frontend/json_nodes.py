@@ -38,6 +38,7 @@ _LITERALS: Final[dict[str, Any]] = {
 COMMENT: Final = "JSON has no comments"
 COMMA: Final = "there is a comma before the closing bracket"
 """The two faults after which reading continues, for readers that accept them."""
+TRAILING: Final = "there is text after the end of the JSON document"
 _PYTHON: Final = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -91,7 +92,7 @@ class _Reader(Struct):
         node = self._value()
         self._skip()
         if self.at < len(self.text):
-            raise self._stop("there is text after the end of the JSON document")
+            raise self._stop(TRAILING)
         return node
 
     # ── values ───────────────────────────────────────────────────────────────────────────────────

@@ -20,14 +20,14 @@ MAX_WORDS: Final = 20_000
 MAX_PARTS: Final = 100_000
 """The most parts of a script; the rest is not read."""
 
-_BLANK: Final = re.compile(r"(?:[ \t\r]|\\\r?\n)*")
+_BLANK: Final = re.compile(r"(?:[ \t\r]|\\(?:\r?\n|\Z))*")
 _PLAIN: Final = re.compile(r"""[^\s'"\\$`;&|<>()]+""")
 _END: Final = re.compile(r"&&|\|\||;;&?|\|&|[;&|\n()]")
 _REDIRECTION: Final = re.compile(r"\d*(?:<<<|<<-|<<|>>|>&|<&|>\||<>|>|<)|&>>?")
 _NAME: Final = re.compile(r"\$(?:[A-Za-z_]\w*|[0-9@*#?$!-])")
 _ARRAY: Final = re.compile(r"[A-Za-z_]\w*\+?=\Z")
 _IN_DOUBLE: Final = re.compile(r"""[^"\\$`]+""")
-_CONTINUED: Final = re.compile(r"\\\r?\n")
+_CONTINUED: Final = re.compile(r"\\(?:\r?\n|\Z)")
 _ESCAPED_IN_DOUBLE: Final = ('"', "\\", "$", "`")
 _BRACKETS: Final = {"{": "}", "(": ")"}
 _SUMS: Final[tuple[list[str], ...]] = ([], ["for"])

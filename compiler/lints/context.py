@@ -124,9 +124,9 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
     def started(self) -> Mapping[str, Mapping[str, Place]]:
         """The paths of the scripts that each file's launch lines start, by the file's name."""
         found: dict[str, dict[str, Place]] = {}
-        for document in self.of("launch"):
-            if (place := document.get("script")) is not None:
-                found.setdefault(document.name, {}).setdefault(place.first_word, place)
+        for place in self.each("launch", "script"):
+            name = place.document.name
+            found.setdefault(name, {}).setdefault(self.own.nearest(place.first_word, name), place)
         return found
 
     @cached_property

@@ -26,7 +26,6 @@ from tunec.compiler.lints.suppression import (
     Reason,
     lowered,
 )
-from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import lines_of
 
@@ -334,8 +333,8 @@ def _doubt(run: LintContext, found: Diagnostic) -> Reason | None:
     if kind == "llamafactory" and _is_of_own_program(run, found, at.document):
         return OWN_PROGRAM
     if key == "template":
-        return OWN_TEMPLATE if run.own.shows(_registered(at.value)) else None
-    if is_of_words and isinstance(at.value, str) and run.own.shows(_registering(at.value)):
+        return OWN_TEMPLATE if run.own.registers(str(at.value), "register_template") else None
+    if is_of_words and isinstance(at.value, str) and run.own.registers(at.value):
         return OWN_WORD
     if _is_of_a_copy(run, kind, is_of_words=is_of_words):
         return OWN_COPY
@@ -363,17 +362,6 @@ def _is_of_own_program(run: LintContext, found: Diagnostic, flags: Document) -> 
     """Whether a program of the repository that LLaMA-Factory has nothing to do with is started."""
     is_its = flags.format == "shell" and _source_at(run, found) is not None
     return is_its and not run.own.shows_in(programs_about(run, found), _LLAMAFACTORY)
-
-
-@cached()
-def _registered(name: object) -> re.Pattern[str]:
-    return re.compile(rf"register_template\(\s*(?:name\s*=\s*)?[\"']{re.escape(str(name))}[\"']")
-
-
-@cached()
-def _registering(word: str) -> re.Pattern[str]:
-    """How Python adds a word to a table of a trainer, such as verl's of advantages."""
-    return re.compile(rf"""@?\bregister\w*\(\s*(?:name\s*=\s*)?["']{re.escape(word)}["']""")
 
 
 def _place(run: LintContext, label: Label) -> Place | None:

@@ -249,15 +249,23 @@ def _depth(file: str, folders: Sequence[str]) -> int:
 
 _REDIRECTED: Final = re.compile(r"(?<![0-9&>=-])>[ \t]*[\"']?([^\s\"'|&;<>]+)")
 _VARIABLE: Final = re.compile(r"\$\{?(\w+)\}?")
+_TO_TEXT: Final = re.compile(r"(?m)^[ \t]*python3? -[ \t]+([^\n#]*?)<<")
+"""The arguments of a program that stands in the script itself."""
 
 
-def writes(script: str, file: str) -> bool:
-    """Whether a script redirects text into a file: by its name, which variables may be part of."""
+def writes(script: str, file: str, *, is_missing: bool = False) -> bool:
+    """Whether a script redirects text into a file: by its name, which variables may be part of.
+
+    A program within the script may write it too, if it gets the file's name and the file is
+    missing.
+    """
     name = PurePosixPath(file).name
-    for word in _REDIRECTED.findall(script):
+    given = _TO_TEXT.findall(script) if is_missing else ()
+    words = (word.strip("\"'") for each in given for word in each.split())
+    for word in (*_REDIRECTED.findall(script), *words):
         held = _VARIABLE.fullmatch(word)
-        given = rf"(?m)^[ \t]*{held[1]}=[\"']?([^\s\"']+)" if held else ""
-        for each in re.findall(given, script) if held else [word]:
+        assigned = rf"(?m)^[ \t]*{held[1]}=[\"']?([^\s\"']+)" if held else ""
+        for each in re.findall(assigned, script) if held else [word]:
             parts = _VARIABLE.sub("\0", PurePosixPath(each).name).split("\0")
             if any(parts) and re.fullmatch(".*".join(map(re.escape, parts)), name):
                 return True

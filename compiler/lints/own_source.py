@@ -3,11 +3,11 @@
 import ast
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tunec.compiler.lints.context import Missing
     from tunec.compiler.lints.document import Document
 
+Found = TypeVar("Found")
 _MOST_FILES: Final = 1_000
 _MOST_FOLDERS: Final = 2_000
 _LONGEST: Final = 400_000
@@ -47,6 +48,8 @@ _CLASS: Final = re.compile(r"(?m)^(?=[^\s#)])")
 _LEAST_DECLARED, _SHARE_DECLARED = 8, 0.8
 """Keys of a file, and their share, that are fields of one class."""
 _FLAG: Final = re.compile(r"""["']--([A-Za-z][\w-]*)["']""")
+_REGISTERS: Final = re.compile(r"""\b_?(register\w*)\(\s*(?:name\s*=\s*)?["']([^"'\n]*)["']""")
+"""How Python adds a word to a table of a trainer, such as verl's of advantages."""
 _WORD: Final = re.compile(r"""["']([A-Za-z][\w.-]{2,40})["']""")
 _READ: Final = re.compile(
     r"""\[\s*["'](\w+)["']\s*\]|\.(?:get|pop)\(\s*["'](\w+)["']|\w*get\w*\([^,()]+,\s*["'](\w+)["']"""
@@ -127,42 +130,29 @@ class OwnSource(Struct, frozen=True, dict=True):
 
     def holds(self, text: str) -> bool:
         """Whether any file has a text."""
-        if text not in self._held:
-            self._held[text] = any(text in each for each in self._texts)
-        return self._held[text]
+        return self._once(("holds", text), lambda: any(text in each for each in self._texts))
 
     def shows(self, pattern: re.Pattern[str]) -> bool:
         """Whether any file matches a pattern."""
-        if pattern not in self._shown:
-            self._shown[pattern] = any(pattern.search(text) for text in self._texts)
-        return self._shown[pattern]
+        return self._once(("shows", pattern), lambda: any(map(pattern.search, self._texts)))
 
     def lacks(self, text: str) -> bool:
         """Whether there are files, and none has a text."""
         return bool(self._texts) and not self.holds(text)
 
-    @cached_property
-    def _held(self) -> dict[str, bool]:
-        return {}
+    def registers(self, word: str, by: str = "") -> bool:
+        """Whether a call registers a word: of the function `by`, or of any whose name says so."""
+        return (by, word) in self._registered
+
+    def _once(self, key: tuple[Any, ...], work: Callable[[], Found]) -> Found:
+        """What work finds, which is remembered under a key."""
+        if key not in self._remembered:
+            self._remembered[key] = work()
+        found: Found = self._remembered[key]
+        return found
 
     @cached_property
-    def _text_by_program(self) -> dict[str, str | None]:
-        return {}
-
-    @cached_property
-    def _sources(self) -> dict[str, tuple[str, ...]]:
-        return {}
-
-    @cached_property
-    def _heirs_by_program(self) -> dict[str, tuple[Mapping[str, Any], ...]]:
-        return {}
-
-    @cached_property
-    def _shown_in(self) -> dict[tuple[str, re.Pattern[str]], bool]:
-        return {}
-
-    @cached_property
-    def _shown(self) -> dict[re.Pattern[str], bool]:
+    def _remembered(self) -> dict[tuple[Any, ...], Any]:
         return {}
 
     def decides(self, key: str, flags: "Document", missing: "Iterable[Missing]") -> bool:
@@ -190,20 +180,26 @@ class OwnSource(Struct, frozen=True, dict=True):
         return tuple(heir for text in self._texts for heir in _heirs(text))
 
     def _heirs_of(self, program: str) -> tuple[Mapping[str, Any], ...]:
-        if program not in self._heirs_by_program:
-            every = (heir for text in self.sources_of(program) for heir in _heirs(text))
-            self._heirs_by_program[program] = tuple(every)
-        return self._heirs_by_program[program]
+        every = (heir for text in self.sources_of(program) for heir in _heirs(text))
+        return self._once(("heirs", program), lambda: tuple(every))
 
     def text_of(self, program: str) -> str | None:
         """The source of a program that a command names by its path or as a module."""
-        if program not in self._text_by_program:
-            path = program if program.endswith(".py") else f"{program.replace('.', '/')}.py"
-            end = "/" + _LEFT_OUT.sub("", path)
-            named = self._by_name.get(end.rpartition("/")[2], ())
-            found = next((each for each in named if each.endswith(end)), None)
-            self._text_by_program[program] = None if found is None else self._files[found]
-        return self._text_by_program[program]
+        return self._once(
+            ("text", program),
+            lambda: next((self._files[each] for each in self._paths_of(program)), None),
+        )
+
+    def _paths_of(self, program: str) -> list[str]:
+        path = program if program.endswith(".py") else f"{program.replace('.', '/')}.py"
+        end = "/" + _LEFT_OUT.sub("", path)
+        return [e for e in self._by_name.get(end.rpartition("/")[2], ()) if e.endswith(end)]
+
+    def nearest(self, program: str, starter: str) -> str:
+        """A program's path from the folder of the file that starts it, if several have its name."""
+        beside = (PurePosixPath(starter).parent / program).as_posix()
+        is_there = program.endswith(".py") and len(self._paths_of(program)) > 1
+        return beside if is_there and self._paths_of(beside) else program
 
     def lie_together(self, program: str, file: str) -> bool:
         """Whether one folder below the projects holds a program and a file by these paths."""
@@ -213,9 +209,7 @@ class OwnSource(Struct, frozen=True, dict=True):
 
     def sources_of(self, program: str) -> tuple[str, ...]:
         """The source of a program, and of the repository's modules that it imports; none: empty."""
-        if program not in self._sources:
-            self._sources[program] = tuple(self._with_imports(program))
-        return self._sources[program]
+        return self._once(("sources", program), lambda: tuple(self._with_imports(program)))
 
     def _with_imports(self, program: str) -> Iterator[str]:
         found = {program: self.text_of(program) or ""}
@@ -231,10 +225,8 @@ class OwnSource(Struct, frozen=True, dict=True):
         return any(self._shows_in(each, pattern) for each in programs)
 
     def _shows_in(self, program: str, pattern: re.Pattern[str]) -> bool:
-        key = program, pattern
-        if key not in self._shown_in:
-            self._shown_in[key] = any(map(pattern.search, self.sources_of(program)))
-        return self._shown_in[key]
+        texts = self.sources_of(program)
+        return self._once(("in", program, pattern), lambda: any(map(pattern.search, texts)))
 
     @cached_property
     def every_text(self) -> str:
@@ -292,6 +284,12 @@ class OwnSource(Struct, frozen=True, dict=True):
     @cached_property
     def _texts(self) -> tuple[str, ...]:
         return tuple(self._files.values())
+
+    @cached_property
+    def _registered(self) -> frozenset[tuple[str, str]]:
+        """Functions that register something, each with the first word it is given."""
+        calls = [each.groups() for text in self._texts for each in _REGISTERS.finditer(text)]
+        return frozenset((by, word) for name, word in calls for by in ("", name))
 
     @cached_property
     def _taken(self) -> frozenset[str]:

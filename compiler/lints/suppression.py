@@ -62,6 +62,10 @@ TEMPLATE: Final = Reason(
     "the file leaves its values or its run's name open, as a template: what fills it is not known"
 )
 FILLED_IN: Final = Reason("a word stands for a value, as in a template: what fills it is not known")
+IN_HJSON: Final = Reason(
+    "deepspeed.initialize reads the file by hjson, which takes text without quotes"
+)
+RECORDS: Final = Reason("one document follows another, as in a list that a program writes")
 OWN_VERL: Final = Reason("this repository has a verl of its own, which may read it otherwise")
 OF_HYDRA: Final = Reason("a program of this repository names the file as its own configuration")
 IN_YAML: Final = Reason("DeepSpeed reads JSON, and a program of this repository loads YAML itself")
@@ -105,6 +109,7 @@ SOME_VERL: Final = Reason(
     "no file of this repository says which release of verl reads it, and keys and words change"
 )
 
+OLDER_VERL: Final = Reason("keys and words of verl are known of later releases than this one")
 ELSEWHERE: Final = Reason(
     "the script changes to a folder of another name first: which files it finds is not known"
 )
@@ -112,6 +117,7 @@ PROGRAM_GONE: Final = Reason(
     "the folder of the program that it starts is here, and the program is not: nothing starts"
 )
 
+UNSUBMITTED: Final = Reason("the script is started by its path here, and nothing submits it")
 STARTED_OTHERWISE: Final = Reason(
     "another script starts the file too, and not with one process alone"
 )

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from tunec.compiler.diagnostics.codes import is_code
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.json_nodes import TRAILING
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.environment import split_requirement
@@ -40,14 +41,17 @@ from tunec.compiler.lints.rule import BY_VERSION
 from tunec.compiler.lints.suppression import (
     ELSEWHERE,
     FILLED_IN,
+    IN_HJSON,
     IN_TEXT,
     KEPT_OUT,
     NO_READER,
     OF_A_COPY,
     OF_TESTS,
+    OLDER_VERL,
     PROGRAM_GONE,
     READER_TAKEN,
     READER_UNSEEN,
+    RECORDS,
     RELEASE_UNSEEN,
     SAVED,
     SET_BESIDE,
@@ -56,6 +60,7 @@ from tunec.compiler.lints.suppression import (
     UNNAMED,
     UNREACHED,
     UNSTARTED,
+    UNSUBMITTED,
     WRITTEN,
     Reason,
     lowered,
@@ -106,20 +111,34 @@ class Witness(Struct, frozen=True, dict=True):
             yield SET_BESIDE
         if found.id == _OF_ONE and self._is_shared(found):
             yield STARTED_OTHERWISE
-        if self._is_of_some_verl(found):
-            yield SOME_VERL
+        if found.id == _DIRECTIVES and self._is_started_by_path(found.file):
+            yield UNSUBMITTED
+        yield from self._of_verl(found)
         if not self.is_described:
             taken = self._unseen(found) or self._reader(found)
             yield from () if taken is None else (taken,)
 
     def _open(self, found: Diagnostic) -> Iterator[Reason]:
         """What is against the premise that the file says all of what is read."""
-        if found.id == _NOT_JSON and _TEMPLATE.search(self.mentions.line_of(found)):
-            yield FILLED_IN
-        if found.id == _MISSING and self._is_below_a_word(found):
+        if found.id == _NOT_JSON:
+            yield from self._unquoted(found)
+        if found.id == _MISSING and (
+            _STANDS_IN.search(found.message.partition(" ")[0]) or self._is_below_a_word(found)
+        ):
             yield FILLED_IN
         if found.id == _MISSING and self.mentions.keeps_out(found.message.partition(" ")[0]):
             yield KEPT_OUT
+
+    def _unquoted(self, found: Diagnostic) -> Iterator[Reason]:
+        """What is against the premise that a text was to be one document of JSON."""
+        line = self.mentions.line_of(found)
+        column = 0 if found.span is None else found.span.column - 1
+        if _TEMPLATE.search(line):
+            yield FILLED_IN
+        elif found.message == TRAILING and line[column:].startswith(("{", "[")):
+            yield RECORDS
+        elif _BARE.match(line) and self._is_of_engine:
+            yield IN_HJSON
 
     def _use(self, file: str) -> Reason | None:
         """What is against the premise that a file is used."""
@@ -194,9 +213,21 @@ class Witness(Struct, frozen=True, dict=True):
             return False
         flag = re.sub("[-_]", "[-_]", label.path.rpartition(".")[2])
         gives = re.compile(rf"--{flag}(?![\w-])")
-        naming = self.mentions.texts_naming(found.file, with_prose=found.id == _OF_ANOTHER)
-        times = [(_times(found.file, each), len(gives.findall(each))) for each in naming]
-        return any(n for n, _ in times) and all(n <= given for n, given in times)
+        naming = self._naming(found.file, with_prose=found.id == _OF_ANOTHER)
+        return bool(naming) and all(n <= len(gives.findall(text)) for text, n in naming)
+
+    def _naming(self, file: str, *, with_prose: bool) -> list[tuple[str, int]]:
+        """The texts that name a file, and how often."""
+        key = file, with_prose
+        if key not in self._texts_naming:
+            texts = self.mentions.texts_naming(file, with_prose=with_prose)
+            times = ((each, _times(file, each)) for each in texts)
+            self._texts_naming[key] = [(text, n) for text, n in times if n]
+        return self._texts_naming[key]
+
+    @cached_property
+    def _texts_naming(self) -> dict[tuple[str, bool], list[tuple[str, int]]]:
+        return {}
 
     def _is_below_a_word(self, found: Diagnostic) -> bool:
         """Whether a path begins with a word that a script gives a variable of the same name."""
@@ -211,15 +242,26 @@ class Witness(Struct, frozen=True, dict=True):
         files = frozenset(_files(found))
         mine = [run for run, each in self._documents.get(found.file, ()) if each.kind in _ENGINES]
         starts = [each for run in mine for each in run.of("launch") if each.name not in files]
-        return len(files) > 1 and any((per_node(each) or (0,))[0] != 1 for each in starts)
+        if len(files) == 1:  # whose number of processes a flag overrides
+            starts = [each for each in starts if _COUNTS & {*each.found, *each.unknown}]
+        return any((per_node(each) or (0,))[0] != 1 for each in starts)
 
-    def _is_of_some_verl(self, found: Diagnostic) -> bool:
-        """Whether verl, of a release that nobody gives, may take a key or a word as it stands."""
+    def _is_started_by_path(self, file: str) -> bool:
+        """Whether something names a script, and nothing submits it to Slurm."""
+        naming = self.mentions.texts_naming(file, with_prose=True)
+        submits = re.compile(rf"\bsbatch\b[^\n]*{re.escape(PurePosixPath(file).name)}")
+        return bool(naming) and not any(map(submits.search, naming))
+
+    def _of_verl(self, found: Diagnostic) -> Iterator[Reason]:
+        """What is against the premise that verl's known releases have the run's keys and words."""
         held = None if is_code(found.id) else self._document(found)
         if held is None or held[1].kind != "verl" or found.primary is None:
-            return False
-        leaf = found.primary.path.rpartition(".")[2]
-        return leaf in found.message and not held[0].release("verl").is_known
+            return
+        release, oldest = held[0].release("verl"), held[0].targets["verl"].releases[0]
+        if release.is_before(oldest):
+            yield OLDER_VERL
+        elif not release.is_known and found.primary.path.rpartition(".")[2] in found.message:
+            yield SOME_VERL
 
     def _is_elsewhere(self, found: Diagnostic) -> bool:
         """Whether two files are compared that a script names in another checkout's folder."""
@@ -239,6 +281,12 @@ class Witness(Struct, frozen=True, dict=True):
             return True
         texts = [each.text for _, each in self._documents.get(span.file, ())]
         return not texts or is_reached(texts[0], span.line, self.mentions.commands)
+
+    @cached_property
+    def _is_of_engine(self) -> bool:
+        """Whether programs here give what they read to DeepSpeed itself, and none to a trainer."""
+        own = (each.own for each in self.runs[:1])
+        return any(each.shows(_BY_ENGINE) and not each.shows(PARSERS) for each in own)
 
     @cached_property
     def _of_tests(self) -> Set[str]:
@@ -271,6 +319,8 @@ class Witness(Struct, frozen=True, dict=True):
 _NOT_JSON: Final = "E0105"
 _MISSING: Final = "missing-file"
 _OF_ONE: Final = "zero-of-one-process"
+_DIRECTIVES: Final = "batch-directive-not-read"
+_COUNTS: Final = frozenset({"processes", "per_node"})
 _OF_ANOTHER: Final = "key-of-another-tool"
 _GIVEN: Final = re.compile(r"""(?m)^[ \t]*(?:export[ \t]+)?(\w+)=["']?([\w-]+)["']?[ \t]*$""")
 """A variable that is given one word."""
@@ -283,6 +333,11 @@ _GOES: Final = re.compile(
 """The name of a folder that a script changes to by its whole path."""
 _TEMPLATE: Final = re.compile(r":\s*(?:[A-Z][A-Z0-9_]+|<[^<>]+>|\{\{.*\}\}|\$\{?\w+\}?)\s*,?\s*$")
 """A value that a program puts in before the file is read."""
+_BARE: Final = re.compile(r"""\s*["']?[\w.-]+["']?\s*:\s*[^\s"'{}\[\],:]""")
+"""A key and a value without quotes, which ends with its line for hjson."""
+_BY_ENGINE: Final = re.compile(r"\bdeepspeed\.(?:initialize|add_config_arguments)\(")
+_STANDS_IN: Final = re.compile(r"__[A-Z][A-Z0-9_]*__|\{\{.*?\}\}")
+"""A word in a path that a program replaces."""
 _OF_PROGRAMS: Final = frozenset({"hf", *TRL})
 """Kinds of config that a program of the user's own reads."""
 _TRL: Final = re.compile(r"\btrl +(?:sft|dpo|kto|grpo|reward|rloo) ")

@@ -90,8 +90,13 @@ _ENTRIES = (
 )
 
 
+_OF_ONETRAINER: Final = "training_method"
+"""Nerogar/OneTrainer modules/util/config/TrainConfig.py: beside a `peft_type` of its own."""
+
+
 def _is_adapter(document: Json) -> bool:
-    return isinstance(document, dict) and "peft_type" in document
+    is_mapping = isinstance(document, dict)
+    return is_mapping and "peft_type" in document and _OF_ONETRAINER not in document
 
 
 ADAPTER_CONFIG = File(

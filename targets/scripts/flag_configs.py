@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from tunec.compiler.consumers.schemas import parser_releases, parser_schema
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -34,6 +34,8 @@ class FlagConfigs(Struct, frozen=True):
     """Flags whose text is split at commas before it is checked."""
     harmless: tuple[str, ...] = ()
     """Flags for which any other value is harmless in a config."""
+    anyhow: Mapping[str, str] = field(default_factory=dict)
+    """Keys that no parser has, with the value that is what the program does in any case."""
 
     def unread(self, run: LintContext) -> Iterator[Finding]:
         """A key that no parser has: ignored in a config, refused as a flag."""
@@ -47,7 +49,8 @@ class FlagConfigs(Struct, frozen=True):
                 is_begun = is_flag and any(each.startswith(path) for each in known)
                 is_own = run.own.declares(path, as_flag=True) or run.own.quotes(path)
                 # argparse takes a flag's beginning for it
-                if path not in known and not is_begun and not is_own:
+                is_idle = path in self.anyhow and place.value == self.anyhow[path]
+                if path not in known and not is_begun and not is_own and not is_idle:
                     yield _unread(self.package, path, place, started)
 
     def refused(self, run: LintContext) -> Iterator[Finding]:

@@ -270,13 +270,16 @@ def commands(run: LintContext) -> Iterator[tuple[Document, str]]:
             launched[each.name] = _script(each.value("script"))
         if each.kind == KIND:
             script = launched.get(each.name, "")
-            yield each, "" if _is_of_another(each, script) else script
+            yield each, "" if _is_of_another(each, script, run) else script
 
 
-def _is_of_another(document: Document, script: str) -> bool:
-    """Whether unknown flags show that this is another script of the same name."""
+def _is_of_another(document: Document, script: str, run: LintContext) -> bool:
+    """Whether unknown flags show that this is another script of the same name, or a changed one."""
     flags = scripts().get(script, {}).get("flags", ())
     strange = [path for path in document.found if not is_flag(path, flags)]
+    started = run.started.get(document.name, ())
+    if any(run.own.parses(each, started) for each in strange):
+        return True
     return sum(not is_near(path, flags) for path in strange) > _MOST_STRANGE
 
 

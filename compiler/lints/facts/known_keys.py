@@ -12,6 +12,7 @@ from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.effective import known_around, releases_around
+from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.facts.sharding import FsdpSettings, asked
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Consequence, Finding
@@ -44,13 +45,8 @@ def is_whole(document: Document) -> bool:
     A ds_config written inline, below `deepspeed:`, does; accelerate's keys for DeepSpeed do not,
     nor do the flags that SwissArmyTransformer puts into a file of its own.
     """
-    if not document.is_view:
-        return True
-    return document.kind == "deepspeed" and kind_behind(document) not in (
-        "accelerate",
-        "launch",
-        "sat",
-    )
+    is_other = kind_behind(document) in ("accelerate", "launch", "sat")
+    return not document.is_view or (document.kind == "deepspeed" and not is_other)
 
 
 def kind_behind(document: Document) -> str:
@@ -246,14 +242,19 @@ def consequence_of_unknown(run: LintContext, document: Document) -> Consequence:
     """What happens to a key that the reader of a file or of flags does not know."""
     if document.kind == "axolotl":
         return "silent"
-    is_file = document.kind in CLASSES and document.format not in ("shell", "python")
-    return "silent" if is_file and run.runs(_STRICT) is False else "parse"
+    is_strict = run.runs(_STRICT)
+    if is_strict is None:  # then the release that fits the others decides
+        is_strict = split_requirement(_STRICT)[1].contains(run.release("trl").version)
+    return "parse" if is_strict or not _is_recipe(document) else "silent"
 
 
 def may_be_dropped(run: LintContext, document: Document) -> bool:
     """Whether an unknown release decides if an unknown key is refused."""
-    is_file = document.kind in CLASSES and document.format not in ("shell", "python")
-    return is_file and run.runs(_STRICT) is None
+    return _is_recipe(document) and run.runs(_STRICT) is None
+
+
+def _is_recipe(document: Document) -> bool:
+    return document.kind in CLASSES and document.format not in ("shell", "python")
 
 
 @cached()

@@ -201,7 +201,7 @@ def batch_size_left_out(run: LintContext) -> Iterator[Finding]:
         return
     for document in run.of("deepspeed"):
         is_elastic = document.value("elasticity.enabled") is True  # which chooses them itself
-        if document.is_view or is_elastic:
+        if document.is_view or is_elastic or not document.unknown.isdisjoint(_SIZES):
             continue
         if all(document.value(key) is None for key in _SIZES):
             yield _size_finding(run, document)

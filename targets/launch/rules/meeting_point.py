@@ -127,7 +127,6 @@ _MOST: Final = 65_535
 _DEFAULT: Final = 29_500
 _BEHIND: Final = re.compile(r"(?<![&>|<])&(?![&>])[ \t]*(?:\n|$|;|#)")
 """A command that runs in the background."""
-_BRANCHES: Final = re.compile(r"\b(?:if|else|elif)\b")
 
 
 @rule(
@@ -176,13 +175,12 @@ def _shared(run: LintContext, script: Document) -> Iterator[Finding]:
     """Runs that one script starts at the same time."""
     if not _BEHIND.search(script.text) or _makes_jobs(script.text):
         return
-    is_plain = not _BRANCHES.search(script.text)
     mine = [
         each
         for each in every_launch(run, "torchrun", "deepspeed", "accelerate")
         if each.name == script.name and not _meets_elsewhere(each) and not _is_alone(run, each)
     ]
-    mine = [each for each in mine if each is mine[-1] or is_plain or _is_behind(each)]
+    mine = [each for each in mine if each is mine[-1] or _is_behind(each)]
     taken: dict[int, Document] = {}
     for document in mine:
         port = _port(document)
@@ -208,7 +206,7 @@ def _is_over(one: Document, other: Document) -> bool:
 
 
 def _is_behind(document: Document) -> bool:
-    """Whether the command runs in the background of a script that has branches."""
+    """Whether the command runs in the background, so that the next one does not wait for it."""
     place = document.get("launcher")
     lines = lines_of(document.text)[place.span.line - 1 :] if place is not None else []
     for line in lines:

@@ -197,7 +197,19 @@ def debugging_left_on(run: LintContext) -> Iterator[Finding]:
     scripts = (each.name for each in run.of("launch"))
     is_test = any(_OF_TESTS.search(name) for name in scripts)
     for each in found(_VARIABLES, run):
-        yield replace(each, severity="note") if is_test or _is_explained(run, each) else each
+        is_idle = is_test or _is_explained(run, each) or _is_alone(run, each)
+        yield replace(each, severity="note") if is_idle else each
+
+
+def _is_alone(run: LintContext, finding: Finding) -> bool:
+    """Whether collectives are checked, and each command of the file starts one process."""
+    files = {each.span.file for each in finding.labels if each.span is not None}
+    starts = [each for each in run.of("launch") if each.name in files and each.get("launcher")]
+    counts = [(per_node(each) or (0,))[0] * (count(each.get("nodes")) or 1) for each in starts]
+    return _COLLECTIVES in finding.message and bool(counts) and all(n == 1 for n in counts)
+
+
+_COLLECTIVES: Final = "TORCH_DISTRIBUTED_DEBUG"
 
 
 _NEEDED: Final = re.compile(r"(?i)^\s*#.*(?:do not remove|workaround|otherwise|needed)")

@@ -25,6 +25,7 @@ def template_of_another_family(run: LintContext) -> Iterator[Finding]:
         if document.is_view or at is None or model is None or document.value("stage") == "pt":
             continue
         fitting = templates_of(model.value) if isinstance(model.value, str) else ()
+        fitting = tuple(each for each in fitting if _is_had(run, each))
         if not fitting or at.value in fitting or not isinstance(at.value, str):
             continue
         if since(at.value) is None:
@@ -43,6 +44,12 @@ def template_of_another_family(run: LintContext) -> Iterator[Finding]:
             Fix((at.replaced(fitting[0]),), "unsafe"),
             severity="note" if _writes_alike(document, at.value, fitting[0]) else None,
         )
+
+
+def _is_had(run: LintContext, template: str) -> bool:
+    """Whether LLaMA-Factory has a template: the repository's own copy, if it holds one."""
+    is_own = run.own.packs("llamafactory") or run.own.packs("llmtuner")
+    return not is_own or run.own.registers(template, "register_template")
 
 
 _ALIKE: Final = (("qwen", "qwen3"), ("vicuna", "llava"))

@@ -8,7 +8,10 @@ from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.musubi_tuner.packages import PACKAGE
 from tunec.targets.scripts.flag_configs import FlagConfigs
 
-_CONFIGS: Final = FlagConfigs(PACKAGE, harmless=("sampler_preset",))
+# kohya-ss/musubi-tuner 0.2.0 to 0.3.4 utils/train_utils.py `get_last_ckpt_name`: it has no format
+_CONFIGS: Final = FlagConfigs(
+    PACKAGE, harmless=("sampler_preset",), anyhow={"save_model_as": "safetensors"}
+)
 
 
 @rule("error", "silent", consumers=("musubi-tuner",), reads=("musubi-tuner:*",))

@@ -186,7 +186,9 @@ def _is_made_later(run: LintContext, each: Missing) -> bool:
         return True
     place = each.place
     before = lines_of(place.document.text)[: place.span.line - 1]
-    is_named = any(path in line for line in before) or writes("\n".join(before), path)
+    is_named = any(path in line for line in before) or writes(
+        "\n".join(before), path, is_missing=True
+    )
     return place.document.format == "shell" and is_named
 
 

@@ -32,6 +32,7 @@ from tunec.compiler.lints.facts.known_keys import (
     known_at,
     known_in_other_releases,
     may_be_dropped,
+    package_of,
     script_keys,
 )
 from tunec.compiler.lints.rule import Consequence, Finding, rule
@@ -112,6 +113,8 @@ def _misspelt(run: LintContext, place: Place, near: str) -> Finding:
     silent, is_free = consequence == "silent", near not in place.document.found
     usual = default_of(run, place.document.kind, near).value
     is_idle = silent and place.value in (None, False) and not usual
+    is_former = near.endswith(f"_{place.path}")  # which a release puts a word in front of
+    is_idle = is_idle or (is_former and not run.release(package_of(place.document.kind)).is_known)
     return Finding(
         f"{place.document.kind} has no key `{place.path}`",
         (place.key_label("ignored" if silent else "refused"),),
@@ -286,8 +289,7 @@ def _not_yet(run: LintContext, document: Document) -> Iterator[Finding]:
     """Report keys that are newer than a named release from before the known ones."""
     if run.runs("deepspeed<0.10") is True:
         for key in _SINCE_0_10:
-            place = document.get(key)
-            if place is not None:
+            if (place := document.get(key)) is not None:
                 yield Finding(
                     f"{run.release('deepspeed').in_words} has no key `{key}`",
                     (place.key_label("refused"),),

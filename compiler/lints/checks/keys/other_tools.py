@@ -7,7 +7,12 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
-from tunec.compiler.lints.facts.known_keys import TOOLS, consequence_of_unknown, keys_ever
+from tunec.compiler.lints.facts.known_keys import (
+    TOOLS,
+    consequence_of_unknown,
+    keys_ever,
+    may_be_dropped,
+)
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _CONCEPTS: Final[tuple[Mapping[str, str], ...]] = (
@@ -138,7 +143,7 @@ def _finding(
         _help(owner, mine),
         Fix((place.renamed(rename),), "unsafe") if rename is not None else None,
         consequence=consequence,
-        severity="warning" if silent and is_said else None,
+        severity="warning" if silent and (is_said or may_be_dropped(run, place.document)) else None,
     )
 
 

@@ -118,13 +118,17 @@ def _by_processor(at: Place, pixels: int, patch: int, length: int) -> Iterator[F
 
 def _bound_of_llamafactory(run: LintContext, document: Document) -> int | None:
     """The pixels to which LLaMA-Factory scales images down by default; None if it does not."""
-    is_late = run.runs("llamafactory>=0.9.2") is not False
-    is_open = set(_MOST) & document.unknown or document.kind != "llamafactory"
-    return _DEFAULT_PIXELS if is_late and not is_open else None
+    is_open = {*_MOST, _SIDES} & document.unknown or document.get(_SIDES) is not None
+    if is_open or document.kind != "llamafactory" or run.runs("llamafactory>=0.9") is False:
+        return None
+    return _DEFAULT_PIXELS if run.runs("llamafactory>=0.9.2") is not False else _FORMER_PIXELS
 
 
 _DEFAULT_PIXELS: Final = 768 * 768
 """llamafactory 0.9.2 to 0.9.5 hparams/model_args.py `image_max_pixels`."""
+_SIDES: Final = "image_resolution"
+_FORMER_PIXELS: Final = 512 * 512
+"""llamafactory 0.9.0 and 0.9.1 `image_resolution`, in 0.9.0 for each side."""
 _CUTS: Final = frozenset({"llamafactory", "sft", "dpo", "minicpm-v"})
 
 
@@ -136,7 +140,7 @@ def _of(run: LintContext, at: Place, images: "ImageTokens", length: int) -> Iter
     if tokens is None:
         return
     if bound is not None and images.max_pixels:
-        note = f"image_max_pixels is {bound} by default: {tokens} tokens"
+        note = f"LLaMA-Factory bounds an image to {bound} pixels by default: {tokens} tokens"
         if tokens >= length:
             yield _too_long(at, None, tokens, (length, note), "warning")
         return
