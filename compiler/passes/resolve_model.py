@@ -85,7 +85,8 @@ def _refuse_unknown(scribe: Scribe, architecture: Architecture) -> None:
 
 def _refuse_parted_heads(scribe: Scribe, architecture: Architecture) -> None:
     """Report an error if the installed transformers does not take the config's number of heads."""
-    since = whole_heads_since(architecture.family)
+    family = architecture.family
+    since = whole_heads_since(family)
     running = scribe.facts.versions.get("transformers")
     if since is None or running is None or parsed(running) < parsed(since):
         return
@@ -97,10 +98,7 @@ def _refuse_parted_heads(scribe: Scribe, architecture: Architecture) -> None:
         f"transformers {running} refuses this model's config: its hidden size of {parted.hidden} "
         f"is not a multiple of its {parted.heads} attention heads",
         "model",
-        notes=(
-            f"transformers {since} and later, models/{architecture.family}/configuration_"
-            f"{architecture.family}.py `validate_architecture`",
-        ),
+        notes=(f"transformers {since} and later, `validate_architecture` of {family}'s config",),
         help="`--set 'software={transformers: \"5.3.0\"}'` where the trainer takes it: releases "
         f"before {since} load the model",
     )

@@ -16,19 +16,21 @@ from tunec.compiler.analyses.memory.attention import (
     exchanged_saved,
     is_windowed,
     mask_saved,
-    scores_working,
 )
 from tunec.compiler.analyses.memory.experts import (
     ExpertsPass,
     experts_pass,
-    experts_saved,
 )
-from tunec.compiler.analyses.memory.layer_measures import common, passing, saved
-from tunec.compiler.analyses.memory.layer_measures import working as worked
+from tunec.compiler.analyses.memory.layer_measures import (
+    common,
+    feed_forward_kept,
+    passing,
+    saved,
+    working_of,
+)
 from tunec.compiler.analyses.memory.layers import (
     dropped_saved,
     expanding_working,
-    feed_forward_saved,
     forward_working,
     inputs_waiting,
     norm_saved,
@@ -196,8 +198,9 @@ class Activations(Struct, frozen=True):
     together: tuple[float, float] = (0.0, 0.0)
     """Bytes that all samples of a batch share: those that are kept, and those in the layer that is
     differentiated."""
-    leaf: float = 0.0
-    """Bytes of a bias that all samples share and no layer frees, since it gets a gradient."""
+    leaf: tuple[float, float] = (0.0, 0.0)
+    """Bytes of a bias that all samples share and no layer frees, since it gets a gradient, and of
+    gradients of such biases that exist in the last layers alone."""
 
 
 def part_activations(
@@ -221,23 +224,23 @@ def part_activations(
     if run.keeps_inputs and not widths.trained:
         adapters += _inputs(workload, part, only, rows, widths) / layers
     one = [adapters + _layer_kept(workload, run, part, s, widths, keys) for s in stacks]
-    again, alone = run.checkpointed, run.alone
-    working = max(worked(s, widths, keys, recomputed=again, alone=alone) for s in stacks)
-    if widths.eager and not stacks[0].measured:
-        gone = _adapters(workload, inside, rows, widths, after_attention=True) / layers
-        working = max(working, *(_at_scores(s, widths, keys) - gone for s in stacks))
-    working += reentrant_working(stacks[0], widths) if again and run.reentrant else 0
+    done = partial(_adapters, workload, inside, rows, widths, after_attention=True)
+    how = {"recomputed": run.checkpointed, "padded": run.padded, "alone": run.alone}
+    working = working_of(stacks, widths, keys, one, lambda: done() / layers, **how)
+    working += run.checkpointed * run.reentrant * reentrant_working(stacks[0], widths)
     forward = max(forward_working(stack, widths, keys) for stack in stacks)
     expanding = max(expanding_working(stack, widths) for stack in stacks)
     inputs = inputs_waiting(stacks, widths, nested=run.nested)
-    half = max(size - _feed_forward(stack, widths) for size, stack in zip(one, stacks, strict=True))
+    pairs = [*zip(one, stacks, strict=True)]
+    half = max(size - feed_forward_kept(stack, widths) for size, stack in pairs)
     split = run.split(layers)
-    total = sum(size * stack.layers for size, stack in zip(one, stacks, strict=True))
+    total = sum(size * stack.layers for size, stack in pairs)
     total -= _at_beginnings(workload, run, part, stacks, widths, keys)
     held = Layers(*(tokens * size for size in (max(one), total / layers, working, inputs)))
     others, name = beside(held, split), named(part, split)
     halved, layer = tokens * (half + working), held.most + held.working
-    height = passing(workload.architecture, stacks, widths, keys, alone=alone)
+    again = split.repeated > 0
+    ending = passing(workload.architecture, stacks, widths, keys, alone=run.alone, recomputed=again)
     first, input_ = one[0] if split.whole else inputs, held.inputs * bool(split.segments)
     fresh = split.segments > 0 and not split.tail
     experts = experts_pass(stacks[-1], widths, tokens, held.most + input_, name, recomputed=fresh)
@@ -252,8 +255,8 @@ def part_activations(
         begun={name: layer + others},
         ended={name: tokens * norm_working(stacks[0], widths)},
         half={name: halved + others},
-        expanding={name: held.most * again + tokens * expanding},
-        ending={name: tokens * size for name, size in height.items() if not split.repeated},
+        expanding={name: held.most * run.checkpointed + tokens * expanding},
+        ending={name: tokens * size for name, size in ending.items()},
         encoder=_encoder(part, widths, tokens * stacks[0].layers * first),
         first_segment={name: layer + held.inputs + others} if others else {},
         moved=(held.inputs, split.segments) if run.offload else (0.0, 0),
@@ -333,18 +336,6 @@ def _spared(workload: Workload, run: Pass, first: Stack, widths: Arithmetic, key
     before = attention_saved(first, widths, keys) + _kept_beside(first, widths, keys, run)
     inside = all(map(is_in_feed_forward, workload.adapted))
     return before + norm_saved(first, widths) * (max(first.norms - 1, 2) if inside else 1)
-
-
-def _feed_forward(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes per token that a layer's feed-forward keeps, and that its differentiation releases."""
-    experts = experts_saved(stack, stack.experts, widths) if stack.experts else 0
-    return feed_forward_saved(stack, widths) + experts
-
-
-def _at_scores(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """Bytes per token that eager attention's softmax needs beyond those released before it."""
-    done = _feed_forward(stack, widths) + norm_saved(stack, widths)
-    return scores_working(stack, widths, keys) - done
 
 
 def _encoder(part: Part, widths: Arithmetic, kept: float) -> Sizes:

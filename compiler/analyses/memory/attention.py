@@ -3,14 +3,13 @@
 from typing import Final
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
+from tunec.compiler.analyses.memory.position_biases import bias_saved, masked_biases
 from tunec.schemas.models.architecture import LatentAttention, Stack
 
 _FP32: Final = 4
 _WIDEST_GROUPED: Final = 256
 """The widest heads whose keys and values are not repeated (transformers 5.23
 `integrations/sdpa_attention.py`, `use_gqa_in_sdpa`)."""
-_INDEX: Final = 8
-"""Bytes of torch's int64."""
 
 
 def attention_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
@@ -27,47 +26,6 @@ def attention_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
         return saved + bias_saved(stack, widths, keys) + repeated
     scores = (1 + across) * scores_saved(stack, widths, keys)
     return saved + repeated_saved(stack, widths) + scores
-
-
-def bias_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """Bytes per token of relative positions: one contiguous bias per head and layer.
-
-    A layer with its own table also keeps the bucket indices, for the table's gradient.
-
-    transformers 5.23 `integrations/sdpa_attention.py`: `position_bias_mask.contiguous()`.
-    """
-    if not widths.biased:
-        return 0
-    places = _INDEX * keys if widths.own_biases and widths.trained else 0
-    return widths.compute * stack.heads * keys + places
-
-
-def crossing_bias(last: Stack, widths: Arithmetic, keys: float) -> float:
-    """Bytes per token of T5's bias of zeros for the encoder's keys.
-
-    If layers are recomputed it requires a gradient, as no operation's result: it stays, with that
-    gradient, to the end of the backward pass (transformers 5.23 `models/t5/modeling_t5.py`,
-    `T5Attention.forward`: `position_bias.requires_grad = True`).
-    """
-    return widths.compute * last.heads * keys if widths.biased and last.cross_attention else 0
-
-
-def position_biases(
-    last: Stack, widths: Arithmetic, keys: float, *, checkpointed: bool, padded: bool
-) -> float:
-    """Bytes per token of one sample of T5's biases, which all layers and samples share.
-
-    The decoder has a bias of zeros for the encoder's keys, unless each layer adds a mask to it. If
-    layers are recomputed, the biases of both halves are kept as well, in the dtype of their table;
-    otherwise a trained table keeps the indices that were looked up in it (traced).
-    """
-    if not widths.biased:
-        return 0
-    apart = not checkpointed and (padded or widths.own_biases)
-    size = 0 if apart else crossing_bias(last, widths, keys)
-    if checkpointed:
-        return size + 2 * widths.held * last.heads * keys
-    return size + 2 * _INDEX * keys * widths.trained
 
 
 def kernel_saved(stack: Stack, widths: Arithmetic) -> float:
@@ -154,10 +112,8 @@ def mask_saved(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -
     masks = 2 if padded and widths.crosses and stack.cross_attention > 0 else 1
     bias = 0 if widths.shares_mask or widths.biased else masks * widths.compute * keys
     share = 1 if padded else is_windowed(stack, widths, keys) * stack.windowed_layers / stack.layers
-    # T5's decoder puts the encoder's mask into its bias of zeros, head by head, in each layer
-    across = (padded or widths.own_biases) and widths.biased and stack.cross_attention > 0
-    crossed = widths.compute * stack.heads * keys if across else 0
-    return share * (repeated + bias - ordered) + crossed
+    masked = masked_biases(stack, widths, keys, padded=padded) if widths.biased else 0
+    return share * (repeated + bias - ordered) + masked
 
 
 def masks_kept(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -> float:

@@ -1,18 +1,25 @@
 """The bytes of a layer: as measured on the real class, or by formulas."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
-from tunec.compiler.analyses.memory.attention import attention_saved
+from tunec.compiler.analyses.memory.attention import attention_saved, scores_working
 from tunec.compiler.analyses.memory.experts import experts_saved
 from tunec.compiler.analyses.memory.layers import (
     ending_working,
+    feed_forward_saved,
     gives_fp32,
     layer_saved,
     layer_working,
+    norm_saved,
 )
 from tunec.compiler.analyses.memory.modules import BYTES, norms_after
+from tunec.compiler.analyses.memory.position_biases import (
+    biases_passing,
+    biases_working,
+    crossing_working,
+)
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Stack
@@ -61,15 +68,69 @@ def working(
     return measured if widths.trained else max(measured, formula)
 
 
+def feed_forward_kept(stack: Stack, widths: Arithmetic) -> float:
+    """Bytes per token that a layer's feed-forward keeps, and that its differentiation releases."""
+    experts = experts_saved(stack, stack.experts, widths) if stack.experts else 0
+    return feed_forward_saved(stack, widths) + experts
+
+
+def _at_scores(
+    stack: Stack, widths: Arithmetic, keys: float, *, recomputed: bool, padded: bool
+) -> float:
+    """Bytes per token that scores or their biases need beyond those released before them."""
+    done = feed_forward_kept(stack, widths) + norm_saved(stack, widths)
+    if widths.eager:
+        return scores_working(stack, widths, keys) - done
+    crossing = crossing_working(stack, widths, keys, recomputed=recomputed)
+    return max(crossing, biases_working(stack, widths, keys, padded=padded)) - done
+
+
+def working_of(
+    stacks: Sequence[Stack],
+    widths: Arithmetic,
+    keys: float,
+    kept: Sequence[float],
+    adapters: Callable[[], float],
+    *,
+    recomputed: bool,
+    padded: bool,
+    alone: bool,
+) -> float:
+    """Bytes per token that differentiating a layer needs, beyond those of the one that keeps most.
+
+    `kept`: bytes that a layer of each stack keeps; `adapters`: those that adapters release before
+    its attention is differentiated.
+    """
+    found = max(working(s, widths, keys, recomputed=recomputed, alone=alone) for s in stacks)
+    if stacks[0].measured or not (widths.eager or widths.biased):
+        return found
+    most, gone = max(kept), adapters()
+    for stack, size in zip(stacks, kept, strict=True):
+        needed = _at_scores(stack, widths, keys, recomputed=recomputed, padded=padded)
+        found = max(found, size + needed - most - gone)
+    return found
+
+
 def passing(
-    model: Architecture, stacks: Sequence[Stack], widths: Arithmetic, keys: float, *, alone: bool
+    model: Architecture,
+    stacks: Sequence[Stack],
+    widths: Arithmetic,
+    keys: float,
+    *,
+    alone: bool,
+    recomputed: bool,
 ) -> Sizes:
     """Bytes per token that a last layer's forward pass needs besides what all layers keep.
 
-    They are highest when its last adapter or norm has run, or inside of it as measured: then what
-    the embedding gave still waits, which the measure counts among what is around the layers.
+    It is highest when the layer's last adapter or norm has run, or inside of the layer as measured:
+    then what the embedding gave still waits, which the measure counts among what is around the
+    layers. Recomputed layers need as much when they run again, where a bias of relative positions
+    is no larger than when it was made.
     """
     last = stacks[-1]
+    if recomputed:
+        made = biases_passing(last, widths, keys)
+        return {"position biases": made} if made else {}
     after = norms_after(model, last.part)
     casts = ending_working(last, widths, after=after, drops=model.dropout.states)
     height = _height(last, widths, keys, alone=alone)

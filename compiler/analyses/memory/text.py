@@ -10,7 +10,7 @@ from tunec.compiler.analyses.memory.activations import (
     stacks_of,
 )
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
-from tunec.compiler.analyses.memory.attention import crossing_bias, masks_kept, position_biases
+from tunec.compiler.analyses.memory.attention import masks_kept
 from tunec.compiler.analyses.memory.layer_measures import around, beside
 from tunec.compiler.analyses.memory.layers import (
     embedding_saved,
@@ -22,11 +22,16 @@ from tunec.compiler.analyses.memory.layers import (
     norm_saved,
 )
 from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.position_biases import (
+    crossing_bias,
+    position_biases,
+    shared_gradients,
+)
 from tunec.compiler.analyses.memory.timeline import Sizes, total
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.architecture import Architecture
+from tunec.schemas.models.architecture import Architecture, Stack
 
 _EVERY: Final = (0.0, 1.0)
 """The span of all layers."""
@@ -48,7 +53,6 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     measured = around(workload.architecture, widths, keys, alone=run.alone)
     before = beside(workload.architecture, widths, alone=run.alone)
     norm = tokens * _ending(workload.architecture, run, widths, measured) - before
-    apart = widths.own_biases or not run.checkpointed
     how = {"checkpointed": run.checkpointed, "padded": run.padded}
     biases = tokens * position_biases(last, widths, keys, **how)
     windowed = next(
@@ -76,8 +80,18 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
         encoder={**part.encoder, **ended},
         forward={**part.forward, "masks of its own": mask},
         together=(part.together[0] + biases, part.together[1]),
-        leaf=0.0 if apart else tokens * crossing_bias(last, widths, keys),
+        leaf=_leaf(last, widths, run, tokens, keys),
     )
+
+
+def _leaf(
+    last: Stack, widths: Arithmetic, run: Pass, tokens: float, keys: float
+) -> tuple[float, float]:
+    """Bytes of a bias that no layer frees, and of gradients of biases in the last layers."""
+    if widths.own_biases or not run.checkpointed or not widths.biased:
+        return 0.0, 0.0
+    stays = crossing_bias(last, widths, keys)
+    return tokens * stays, tokens * shared_gradients(last, widths, keys)
 
 
 def _ending(model: Architecture, run: Pass, widths: Arithmetic, measured: float | None) -> float:
