@@ -291,13 +291,15 @@ _PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(TRL, ("trl",)),
 }
 """The packages whose copy may read a file of a kind otherwise."""
+STARTS_TRL: Final = r"\btrl(?:\s+|[./]scripts[./])(?:sft|dpo|kto|grpo|reward|rloo)(?:\.py)?\b"
+"""TRL's own scripts: by its command, as modules, or as files of a checkout."""
 _STARTS: Final[Mapping[str, str]] = {
     "llamafactory": r"\b(?:llamafactory-cli|lmf)\s+train\b",
     "ms-swift": r"\bswift\s+(?:sft|pt|rlhf)\b",
     "openrlhf": r"-m\s+openrlhf\.cli\.",
     "torchtune": r"\btune\s+run\b",
     "verl": r"-m\s+verl\.trainer\.",
-    **dict.fromkeys(TRL, r"\btrl\s+(?:sft|dpo|kto|grpo|reward|rloo)\b"),
+    **dict.fromkeys(TRL, STARTS_TRL),
 }
 """How a command starts the distribution's own program with a file of a kind."""
 PARSERS: Final = re.compile(r"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\b")

@@ -30,6 +30,7 @@ from tunec.compiler.lints.mentions import (
     PARSERS,
     PYTHON,
     READERS,
+    STARTS_TRL,
     Mentions,
     Started,
     is_said_to_end,
@@ -340,7 +341,7 @@ _STANDS_IN: Final = re.compile(r"__[A-Z][A-Z0-9_]*__|\{\{.*?\}\}")
 """A word in a path that a program replaces."""
 _OF_PROGRAMS: Final = frozenset({"hf", *TRL})
 """Kinds of config that a program of the user's own reads."""
-_TRL: Final = re.compile(r"\btrl +(?:sft|dpo|kto|grpo|reward|rloo) ")
+_TRL: Final = re.compile(STARTS_TRL)
 """What gives a whole file to the classes whose fields its keys are."""
 _DEEPSPEED: Final = {"deepspeed"}
 _ENGINES: Final = frozenset({"accelerate", "bash", "deepspeed", "nccl", "slurm", "torch"})

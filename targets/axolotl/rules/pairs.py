@@ -37,6 +37,7 @@ _KERNEL_TWICE: Final = "each replaces the same layers"
 _LIGER: Final = "plugins~liger"
 _NO_IPO: Final = "the fused loss has no IPO"
 _UNTRAINED: Final = "it updates the factors of the adapter and nothing else"
+_NO_GROUPS: Final = "torchao's optimizers take one group of parameters"
 _OWN_RATES: Final = "it sets the step of each factor itself"
 _BESIDE_FACTORS: Final = (
     *("lora_modules_to_save", "unfrozen_parameters", "peft_use_dora", "reward_model"),
@@ -61,6 +62,10 @@ _ONE_BACKEND: Final = "experts use a single backend"
 _STRIDED: Final = "rl=ebft & ebft.mode=strided"
 
 _PAIRS: Final = (
+    *pairs(
+        "axolotl>=0.12,<0.15",
+        *((each, "optimizer=adamw_torch_8bit|adamw_torch_4bit", _NO_GROUPS) for each in _RATES),
+    ),
     *pairs(
         "",
         ("sample_packing", "rl", "packing does not work with preference methods"),

@@ -41,6 +41,31 @@ def adapter_frozen_with_the_base(run: LintContext) -> Iterator[Finding]:
             )
 
 
+@rule("error", "step", consumers=("axolotl",), reads=("axolotl:unfrozen_parameters",))
+def unfrozen_pattern_escaped(run: LintContext) -> Iterator[Finding]:
+    """Patterns of unfrozen_parameters whose dots are escaped, which Axolotl escapes once more."""
+    for document in configs(run):
+        at, adapter = document.get("unfrozen_parameters"), document.get("adapter")
+        patterns = at.value if at is not None and isinstance(at.value, list) else []
+        escaped = [str(each) for each in patterns if "\\." in str(each)]
+        if at is None or not escaped or (adapter is not None and adapter.value):
+            continue
+        is_all = len(escaped) == len(patterns)
+        yield Finding(
+            "unfrozen_parameters names no weight, so nothing is trained"
+            if is_all
+            else f"{escaped[0]} in unfrozen_parameters names no weight",
+            (at.label("matches no name"),),
+            (
+                "Axolotl escapes each dot itself: yours ask for a backslash in the name",
+                *(() if is_all else ("the weights that it means stay frozen",)),
+            ),
+            f"write {escaped[0].replace(chr(92) + '.', '.').replace('..*', '.*')}",
+            severity=None if is_all else "warning",
+            consequence=None if is_all else "silent",
+        )
+
+
 def _goes_on(document: Document, patterns: list[Any]) -> Consequence:
     """The consequence: the first step fails, unless inputs get a gradient or an end is trained."""
     is_end = any(end in str(each) for each in patterns for end in _ENDS)
@@ -266,3 +291,36 @@ PACKED_SAMPLES_IN_A_RING: Final = rows(
         ),
     ),
 )
+
+_TURNS_END: Final = {
+    "gemma": "<end_of_turn>",
+    "gemma3": "<end_of_turn>",
+    "gemma3n": "<end_of_turn>",
+}
+_BASES: Final[tuple[tuple[str, Severity | None], ...]] = (
+    ("no base_model~-it", None),
+    ("(base_model~-it)", "note"),
+)
+"""A model that follows instructions ends its turns already."""
+_ENDS_OF_TURNS: Final = tuple(
+    Row(
+        f"axolotl:chat_template={template}",
+        f"Gemma ends its turns in {end}, and nothing trains it to",
+        f"ends turns in {end}",
+        "the loss covers the tokenizer's end of text, which this template does not write: answers "
+        "of the trained model may not stop",
+        f"write eot_tokens: [{end}]",
+        beside=(
+            *("no eot_tokens", "no special_tokens.eos_token", "no rl", "no base_model~unsloth"),
+            *("datasets~chat_template", model),
+        ),
+        severity=level,
+    )
+    for template, end in _TURNS_END.items()
+    for model, level in _BASES
+)
+TURN_END_UNTRAINED: Final = rows(
+    "turn-end-untrained", "warning", "silent", consumers=("axolotl",), rows=_ENDS_OF_TURNS
+)
+"""axolotl 0.8.1 to 0.19.0 prompt_strategies/chat_template.py: "Default to eos_token if eot_tokens
+not provided"."""

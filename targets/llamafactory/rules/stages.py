@@ -1,5 +1,6 @@
 """Options of another stage or method of LLaMA-Factory."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rows import Row, found, rows
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
 
 _OF_A_STAGE: Final = tuple(
@@ -299,3 +300,28 @@ def _words(said: Any) -> frozenset[str]:
     if isinstance(said, str):
         said = said.split(",")
     return frozenset(str(each).strip() for each in said) if isinstance(said, list) else frozenset()
+
+
+_SLOW: Final = "torch>=2.9,<2.10"
+_SEEING: Final = re.compile(r"(?i)qwen(?:2|2\.5|3)-(?:vl|omni)|glm-4\.[156]v")
+"""Models whose towers begin with a convolution over time and space: `nn.Conv3d` in transformers
+4.57.6 models/qwen2_vl, qwen2_5_vl, qwen3_vl, qwen2_5_omni and glm4v."""
+
+
+@rule(
+    "error",
+    "load",
+    consumers=("llamafactory>=0.9.5",),
+    reads=keys("llamafactory", "model_name_or_path"),
+)
+def torch_with_slow_convolutions(run: LintContext) -> Iterator[Finding]:
+    """A model with convolutions over three dimensions under torch 2.9, which runs them slowly."""
+    at = run.said("llamafactory", "model_name_or_path")
+    is_refused = run.runs("llamafactory>=0.9.5") and run.runs(_SLOW)
+    if at is not None and is_refused and _SEEING.search(str(at.value)):
+        yield Finding(
+            f"LLaMA-Factory refuses {at.value} under torch {run.release('torch')}",
+            (at.label("has a Conv3d"),),
+            ("torch 2.9 runs Conv3d many times slower than 2.8 and 2.10: ValueError",),
+            "install torch 2.8, or 2.10 and later",
+        )

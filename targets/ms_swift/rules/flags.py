@@ -198,11 +198,62 @@ _TOGETHER: Final = (
         beside=("no quant_bits",),
     ),
     Row(
+        "ms-swift:config",
+        "swift takes its file as the first argument, and no --config",
+        "refused",
+        "it is left over when the flags are read: ValueError: remaining_argv",
+        "write the path of the file behind `swift sft`, without --config",
+        since="ms-swift>=4.1",
+    ),
+    Row(
         "ms-swift:quant_method=bnb",
         "bnb has no {1.value} bits",
         "refused",
         help="set quant_bits: 4 or quant_bits: 8",
         beside=("quant_bits!=4|8",),
+    ),
+)
+
+_IN_VAIN: Final = "no part of the data is left for it: ms-swift sets eval_strategy to no"
+_WITHOUT_DATA: Final = (
+    *("no ms-swift:val_dataset", "no ms-swift:cached_val_dataset", "no ms-swift:eval_dataset"),
+    "no ms-swift:load_args=true",
+)
+EVALUATION_WITHOUT_DATA: Final = rows(
+    "evaluation-without-data",
+    "warning",
+    "silent",
+    consumers=("ms-swift",),
+    rows=(
+        Row(
+            "ms-swift:eval_strategy=steps|epoch",
+            "{0.value} asks for evaluation, and nothing is held out to evaluate",
+            "never happens",
+            _IN_VAIN,
+            "write split_dataset_ratio: 0.01, or name a val_dataset",
+            beside=(*_WITHOUT_DATA, "no ms-swift:split_dataset_ratio>0"),
+        ),
+        Row(
+            "ms-swift:eval_steps>0",
+            "eval_steps is not read: nothing is held out to evaluate",
+            "never happens",
+            _IN_VAIN,
+            "write split_dataset_ratio: 0.01, name a val_dataset, or remove eval_steps",
+            beside=(
+                *_WITHOUT_DATA,
+                "no ms-swift:split_dataset_ratio>0",
+                "no ms-swift:eval_strategy",
+            ),
+            severity="note",
+        ),
+        Row(
+            "ms-swift:split_dataset_ratio>0",
+            "split_dataset_ratio holds out nothing of a data set that is streamed",
+            "set to 0",
+            "ms-swift splits only data whose number is known, and then evaluates on nothing",
+            "name a val_dataset",
+            beside=("streaming=true", *_WITHOUT_DATA),
+        ),
     ),
 )
 

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from tunec.compiler.lints.rows import Row, rows
 from tunec.targets.scripts.flag_rows import SCHEDULES
+from tunec.targets.scripts.schedule_rows import schedule_rows
 
 _KIND: Final = "musubi-tuner"
 _VALUE: Final = "ValueError before training"
@@ -266,7 +267,7 @@ MUSUBI_TUNER_FLAGS_REFUSED: Final = rows(
     "error",
     "init",
     consumers=(_KIND,),
-    rows=(*_TRAINING, *_RATES, *_HALVES, *_OF_MODELS, *_OF_HIDREAM),
+    rows=(*_TRAINING, *_RATES, *_HALVES, *_OF_MODELS, *_OF_HIDREAM, *schedule_rows(_KIND)),
 )
 
 WAN_WEIGHTS_OF_ANOTHER_PRECISION: Final = rows(

@@ -195,6 +195,14 @@ SECTION_UNREAD_BY_NEMO_AUTOMODEL: Final = rows(
     consumers=(_KIND,),
     rows=(
         Row(
+            f"{_KIND}:step_scheduler.max_steps>0",
+            "training ends after the tenth epoch if max_steps {0.value} are not reached by then",
+            "num_epochs is 10",
+            "num_epochs is 10 unless it is written, and whichever comes first ends the training",
+            "write num_epochs: null to let max_steps decide",
+            beside=("no step_scheduler.num_epochs",),
+        ),
+        Row(
             f"{_KIND}:rng.seed!=42",
             "NeMo AutoModel does not read {0.path} {0.value}",
             "nothing reads this section",

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from tunec.compiler.lints.rows import Row, rows
 from tunec.targets.scripts.flag_rows import SCHEDULES
+from tunec.targets.scripts.schedule_rows import schedule_rows
 from tunec.targets.sd_scripts.rules.scripts import OF_SCRIPTS
 
 _KIND: Final = "sd-scripts"
@@ -186,6 +187,7 @@ SD_SCRIPTS_FLAGS_REFUSED: Final = rows(
             "remove persistent_data_loader_workers",
         ),
         *OF_SCRIPTS,
+        *schedule_rows(_KIND),
     ),
 )
 

@@ -98,6 +98,21 @@ _SILENT: Final = (
         consequence="silent",
         severity="warning",
     ),
+    *(
+        Row(
+            f"grpo:importance_sampling_level=sequence & {loss}",
+            "one ratio for each sequence, and a loss that sums tokens: long answers count more",
+            "one ratio for a whole answer",
+            "bnpo, dapo, dr_grpo and cispo add up tokens, so each answer counts by its length; "
+            "GSPO averages within each answer first",
+            "write loss_type: grpo",
+            beside_label="adds up tokens",
+            since="trl>=0.20",
+            consequence="silent",
+            severity="warning",
+        )
+        for loss in ("loss_type=bnpo|dapo|dr_grpo|cispo", "no loss_type")
+    ),
 )
 """Clashes without an error, which are reported only if a release is given."""
 _BEFORE_LIGER: Final = "hinge|ipo|exo_pair|robust|bco_pair|aot|aot_pair"
@@ -247,6 +262,35 @@ _PAIRS: Final = (
         "write each variable as NAME: value below env",
         since="trl>=0.17",
         consequence="parse",
+    ),
+    Row(
+        "grpo:eval_on_start=true",
+        "eval_on_start fails: GRPO divides its loss by a number that the first step sets",
+        "before the first step",
+        "AttributeError: the trainer has no current_gradient_accumulation_steps yet",
+        "remove eval_on_start, or use trl 0.28",
+        since="trl>=0.22,<0.27.1",
+        consequence="step",
+    ),
+    *(
+        Row(
+            first,
+            f"{method} cannot keep a reference model under FSDP 2",
+            "a second model beside it",
+            "TRL wraps the reference by FSDP 1, which the settings of FSDP 2 do not fit",
+            "use trl 0.29, write fsdp_version: 1, or train an adapter",
+            beside=(*lone, "accelerate:fsdp_config.fsdp_version=2"),
+            beside_label="of FSDP 2",
+            since="trl>=0.21,<0.29",
+        )
+        for method, first, lone in (
+            (
+                "DPO",
+                "dpo:model_name_or_path",
+                ("no use_peft=true", "no precompute_ref_log_probs=true"),
+            ),
+            ("GRPO", "grpo:beta>0", ("no use_peft=true",)),
+        )
     ),
     _UNGATHERED,
     replace(_UNGATHERED, severity="warning", effective=(), beside=(f"no {_STAGE_3}",)),

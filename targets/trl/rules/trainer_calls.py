@@ -1,10 +1,12 @@
 """Arguments of trainer calls that clash with the trainer's configuration."""
 
+import ast
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tunec.compiler.frontend.python_calls import Call, Calls
+from tunec.compiler.frontend.python_names import Site
 from tunec.compiler.lints.checks.keys.trainer_calls import scripts_of
 from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
@@ -23,6 +25,13 @@ _TAKEN: Final = "trl>=1.8"
 first two raise a ValueError, the others log it."""
 _REFUSING: Final = ("DPOTrainer", "KTOTrainer")
 _IGNORING: Final = ("SFTTrainer", "GRPOTrainer", "RLOOTrainer", "RewardTrainer")
+_ADAPTED: Final = "trl>=0.27"
+"""trl 0.27.1 to 1.16.0 `__init__` of these trainers; earlier ones merge the first adapter into the
+base."""
+_ADAPTING: Final = ("SFTTrainer", "DPOTrainer", "GRPOTrainer", "RLOOTrainer", "RewardTrainer")
+_MAKES_ADAPTER: Final = ("peft.get_peft_model", "peft.PeftModel.from_pretrained")
+_STREAMED: Final = "trl>=0.29"
+"""trl 0.29.1 to 1.16.0 trainer/dpo_trainer.py `_precompute_ref_logps`; KTO's since 1.8."""
 _SET_LATER: Final = re.compile(r"\.eval_dataset\s*=|\beval_dataset\s*\]\s*=|get_eval_dataloader")
 _LOADED: Final = "AutoModelForSequenceClassification.from_pretrained"
 
@@ -84,6 +93,10 @@ def _of_trl(run: LintContext, document: Document, call: Call, calls: Calls) -> I
     if call.name == "RewardTrainer":
         yield from _scored(run, document, call, calls)
     yield from _quantised(run, document, call, calls)
+    if call.name in _ADAPTING:
+        yield from _adapted_twice(run, document, call, calls)
+    if call.name == "DPOTrainer":
+        yield from _streamed(run, call, calls)
 
 
 def _never_evaluated(run: LintContext, document: Document, calls: Calls) -> Iterator[Finding]:
@@ -186,3 +199,64 @@ def _quantised(run: LintContext, document: Document, call: Call, calls: Calls) -
         severity=severity(run, _TAKEN) if is_refused else "warning",
         consequence=None if is_refused else "silent",
     )
+
+
+def _adapted_twice(
+    run: LintContext, document: Document, call: Call, calls: Calls
+) -> Iterator[Finding]:
+    """An adapter for a model that the script has adapted already."""
+    node, made = call.fields.get("peft_config"), _maker(calls, call, "model")
+    if node is None or made is None or _origin(calls, made) not in _MAKES_ADAPTER:
+        return
+    given = next(e.value for e in call.site.call.keywords if e.arg == "peft_config")
+    is_config = isinstance(given, ast.Call) or _maker(calls, call, "peft_config") is not None
+    if is_config and is_checked(run, _ADAPTED):
+        yield Finding(
+            f"{call.name} gets a model with an adapter, and peft_config for a second one",
+            (Place(document, "peft_config", node).label("a second adapter"),),
+            (
+                f"line {made.call.lineno} of the script makes the first one",
+                *notes(run, "the trainer refuses a PeftModel beside peft_config", _ADAPTED),
+            ),
+            "give either the plain model and peft_config, or the adapted model alone",
+            severity=severity(run, _ADAPTED),
+        )
+
+
+def _streamed(run: LintContext, call: Call, calls: Calls) -> Iterator[Finding]:
+    """References that are computed before training, for data that are read once."""
+    asked, made = run.said("dpo", "precompute_ref_log_probs"), _maker(calls, call, "train_dataset")
+    streams = None if made is None else _constant(made, "streaming")
+    if asked is None or asked.value is not True or streams is not True:
+        return
+    if is_checked(run, _STREAMED):
+        yield Finding(
+            "precompute_ref_log_probs is refused for a data set that is streamed",
+            (asked.label("refused"),),
+            notes(run, "a stream has no length, and is not read twice", _STREAMED),
+            "write precompute_ref_log_probs=False, or load the data without streaming",
+            severity=severity(run, _STREAMED),
+        )
+
+
+def _maker(calls: Calls, call: Call, argument: str) -> Site | None:
+    """The last call before this one, under its conditions, that makes what an argument holds."""
+    name = calls.given(call, argument)
+    before = [
+        each
+        for each in calls.module.sites
+        if name is not None
+        and name in each.targets
+        and each.block is call.site.block
+        and each.call.lineno < call.site.call.lineno
+    ]
+    return before[-1] if before and before[-1].arms == call.site.arms else None
+
+
+def _constant(site: Site, name: str) -> object:
+    given = next((each.value for each in site.call.keywords if each.arg == name), None)
+    return given.value if isinstance(given, ast.Constant) else None
+
+
+def _origin(calls: Calls, site: Site) -> str | None:
+    return calls.values.origin_of(site.call.func, site.scope)
