@@ -114,8 +114,8 @@ def _beyond_ram(
     """The finding for a node with known or usual RAM; without a node, the RAM may be enough."""
     name = run.model.path if run.model is not None else ""
     granted = node.granted if node is not None else None
-    have = f" of {node.memory / GIB:.0f}" if node is not None else ""
-    needs = f"offload of {name} takes {taken / GIB:.0f} GiB{have} of a node's RAM"
+    have = f", and a node has {node.memory / GIB:.0f}" if node is not None else ""
+    needs = f"offload of {name} takes {taken / GIB:.0f} GiB of RAM{have}"
     pinned = run.effective("deepspeed", f"{_BLOCK}.pin_memory").value is True
     return Finding(
         needs if node is not None else f"whether a node has {taken / GIB:.0f} GiB for {name}",

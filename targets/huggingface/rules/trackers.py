@@ -327,11 +327,12 @@ _DISABLED: Final = re.compile(
 def _turned_off(run: LintContext, place: Place, off: Place | None) -> Finding:
     is_old = run.runs("transformers<5")
     return Finding(
-        "report_to selects wandb, and WANDB_DISABLED turns it off",
+        "report_to selects wandb, and WANDB_DISABLED "
+        + ("no longer turns it off" if is_old is False else "turns it off"),
         (place.label("asked for"), *also(off, "turned off")),
         (
             "RuntimeError: WandbCallback requires wandb to be installed",
-            "from transformers 5 on the variable is not read, and the run is reported",
+            "transformers 5 does not read the variable, and the run is reported",
         )[(is_old is False) :],
         "write report_to: none, or unset the variable",
         severity="warning" if is_old is not True else None,

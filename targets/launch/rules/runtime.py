@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.diagnostic import Severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.launch import count, flags, launches, per_node, variable, variables
@@ -99,15 +102,15 @@ def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
         if any(document.value(each) for each in _OTHER_ENGINES):
             continue
         yield Finding(
-            "the offloaded optimizer gets one thread of each process",
+            "the optimizer that steps on the CPU has one thread in each process",
             (place.label("OMP_NUM_THREADS is 1"), *also(where, "steps on the CPU")),
             (
                 (
-                    "DeepSpeedCPUAdam shares its step among the threads of OpenMP: with one, the "
-                    "step takes as many times longer as there are cores for a process"
+                    "DeepSpeedCPUAdam divides its step among OpenMP's threads: eight of them take "
+                    "about an eighth of the time"
                 ),
             ),
-            "export OMP_NUM_THREADS as cores divided by processes",
+            "export OMP_NUM_THREADS=N, where N is the node's cores divided by its processes",
         )
 
 
@@ -264,3 +267,66 @@ def variable_of_a_newer_torch(run: LintContext) -> Iterator[Finding]:
             (f"the allocator's variable is {_OLD}; the other name is newer",),
             f"write {_OLD}",
         )
+
+
+class _Older(Struct, frozen=True):
+    """A variable that later releases do not read."""
+
+    name: str
+    since: str
+    instead: tuple[str, ...]
+    """The variables that hold today, the one to write first."""
+    message: str
+    why: str
+    severity: Severity | None = None
+
+
+_CACHE: Final = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
+_OLDER: Final = (
+    *(
+        _Older(
+            name,
+            "transformers>=5",
+            _CACHE,
+            f"transformers 5 does not read {name}: models are kept in ~/.cache/huggingface",
+            "they are downloaded once more, and not found on a node without a network",
+        )
+        for name in ("TRANSFORMERS_CACHE", "PYTORCH_TRANSFORMERS_CACHE")
+    ),
+    _Older(
+        "HF_HUB_ENABLE_HF_TRANSFER",
+        "huggingface_hub>=1",
+        ("HF_XET_HIGH_PERFORMANCE",),
+        "huggingface_hub does not read HF_HUB_ENABLE_HF_TRANSFER since 1.0",
+        "downloads go through Xet now, which has a variable of its own for more speed",
+        "note",
+    ),
+)
+"""transformers 4.57.6 utils/hub.py reads the first two, and no file of 5.0.0 to 5.23.0 does;
+huggingface_hub 0.36.2 and 1.3.7 constants.py."""
+
+
+@rule(
+    "warning",
+    "silent",
+    consumers=("transformers", "huggingface_hub"),
+    reads=variables(*(each.name for each in _OLDER)),
+)
+def variable_of_an_older_release(run: LintContext) -> Iterator[Finding]:
+    """A script sets a variable that the releases of this run do not read."""
+    seen = set[str]()
+    for document in launches(run):
+        for older in _OLDER:
+            place = variable(document, older.name)
+            if place is None or str(place.span) in seen or run.runs(older.since) is not True:
+                continue
+            seen.add(str(place.span))
+            if any(variable(document, each) is not None for each in older.instead):
+                continue
+            yield Finding(
+                older.message,
+                (place.key_label("not read"),),
+                (older.why,),
+                f"export {older.instead[0]} instead",
+                severity=older.severity,
+            )

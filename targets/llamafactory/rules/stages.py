@@ -283,7 +283,7 @@ def projector_not_adapted(run: LintContext) -> Iterator[Finding]:
                     "layers, `all`, leaves projectors out"
                 ),
             ),
-            "write additional_target: multi_modal_projector (merger for Qwen-VL), or remove it",
+            "write additional_target: multi_modal_projector (merger for Qwen-VL)",
         )
 
 

@@ -242,10 +242,10 @@ def _offered_finding(
         return
     words = joined([str(each) for each in offered], "or")
     yield Finding(
-        f"{method} has {words} bits, and no {bits.path} {bits.value}",
+        f"{bits.path} is {bits.value}, and {method} quantises to {words} bits only",
         (bits.label(f"not {words}"),),
         (),
-        f"use {words}",
+        f"write {words}",
         consequence=when,
     )
 

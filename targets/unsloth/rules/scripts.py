@@ -152,7 +152,11 @@ def _strange(
                 "Unsloth masks all that does not follow this mark: all labels are -100, and it "
                 "ends the run with ZeroDivisionError"
             ),
-            *(() if is_filled else ("data that is text already may bring marks of its own",)),
+            *(
+                ()
+                if is_filled
+                else ("samples whose turns are written as text already may hold other marks",)
+            ),
         ),
         f"write response_part={begin}{who}{end} and instruction_part={begin}user{end}",
         severity=None if is_filled else "warning",
