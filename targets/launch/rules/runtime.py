@@ -7,13 +7,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from tunec.compiler.diagnostics.diagnostic import Severity
+from tunec.compiler.diagnostics.diagnostic import Label, Severity
+from tunec.compiler.lints.checks.keys.trainer_calls import scripts_of
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.facts.launch import count, flags, launches, per_node, variable, variables
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
+from tunec.targets.launch.lines import at_offset
 
 _NAMES: Final = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 _SWITCHES: Final = (
@@ -310,7 +312,7 @@ huggingface_hub 0.36.2 and 1.3.7 constants.py."""
     "warning",
     "silent",
     consumers=("transformers", "huggingface_hub"),
-    reads=variables(*(each.name for each in _OLDER)),
+    reads=(*variables(*(each.name for each in _OLDER)), *(f"{kind}:*" for kind in ("hf", *TRL))),
 )
 def variable_of_an_older_release(run: LintContext) -> Iterator[Finding]:
     """A script sets a variable that the releases of this run do not read."""
@@ -323,10 +325,19 @@ def variable_of_an_older_release(run: LintContext) -> Iterator[Finding]:
             seen.add(str(place.span))
             if any(variable(document, each) is not None for each in older.instead):
                 continue
-            yield Finding(
-                older.message,
-                (place.key_label("not read"),),
-                (older.why,),
-                f"export {older.instead[0]} instead",
-                severity=older.severity,
+            yield _unread(older, place.key_label("not read"))
+    for document in scripts_of(run):
+        for older in _OLDER:
+            at = re.search(
+                rf"""(?m)^[ \t]*os\.environ\[['"]{older.name}['"]\][ \t]*=""", document.text
             )
+            is_held = any(each in document.text for each in older.instead)
+            if at is not None and not is_held and run.runs(older.since) is True:
+                start = document.text.index(older.name, at.start())
+                label = at_offset(document, start, len(older.name), "not read")
+                yield _unread(older, label)
+
+
+def _unread(older: _Older, label: Label) -> Finding:
+    instead = f"set {older.instead[0]} instead"
+    return Finding(older.message, (label,), (older.why,), instead, severity=older.severity)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tunec.compiler.frontend.python_calls import Call, Calls
-from tunec.compiler.frontend.python_names import Site
 from tunec.compiler.lints.checks.keys.trainer_calls import scripts_of
 from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.python_files import calls_of
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.targets.huggingface.rules.calls import maker, origin, streams
 
 _OF_TRANSFORMERS: Final = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 _EVALUATED: Final = "transformers>=4.46"
@@ -205,11 +205,11 @@ def _adapted_twice(
     run: LintContext, document: Document, call: Call, calls: Calls
 ) -> Iterator[Finding]:
     """An adapter for a model that the script has adapted already."""
-    node, made = call.fields.get("peft_config"), _maker(calls, call, "model")
-    if node is None or made is None or _origin(calls, made) not in _MAKES_ADAPTER:
+    node, made = call.fields.get("peft_config"), maker(calls, call, "model")
+    if node is None or made is None or origin(calls, made) not in _MAKES_ADAPTER:
         return
     given = next(e.value for e in call.site.call.keywords if e.arg == "peft_config")
-    is_config = isinstance(given, ast.Call) or _maker(calls, call, "peft_config") is not None
+    is_config = isinstance(given, ast.Call) or maker(calls, call, "peft_config") is not None
     if is_config and is_checked(run, _ADAPTED):
         yield Finding(
             f"{call.name} gets a model with an adapter, and peft_config for a second one",
@@ -225,9 +225,8 @@ def _adapted_twice(
 
 def _streamed(run: LintContext, call: Call, calls: Calls) -> Iterator[Finding]:
     """References that are computed before training, for data that are read once."""
-    asked, made = run.said("dpo", "precompute_ref_log_probs"), _maker(calls, call, "train_dataset")
-    streams = None if made is None else _constant(made, "streaming")
-    if asked is None or asked.value is not True or streams is not True:
+    asked, made = run.said("dpo", "precompute_ref_log_probs"), maker(calls, call, "train_dataset")
+    if asked is None or asked.value is not True or not streams(calls, made):
         return
     if is_checked(run, _STREAMED):
         yield Finding(
@@ -237,26 +236,3 @@ def _streamed(run: LintContext, call: Call, calls: Calls) -> Iterator[Finding]:
             "write precompute_ref_log_probs=False, or load the data without streaming",
             severity=severity(run, _STREAMED),
         )
-
-
-def _maker(calls: Calls, call: Call, argument: str) -> Site | None:
-    """The last call before this one, under its conditions, that makes what an argument holds."""
-    name = calls.given(call, argument)
-    before = [
-        each
-        for each in calls.module.sites
-        if name is not None
-        and name in each.targets
-        and each.block is call.site.block
-        and each.call.lineno < call.site.call.lineno
-    ]
-    return before[-1] if before and before[-1].arms == call.site.arms else None
-
-
-def _constant(site: Site, name: str) -> object:
-    given = next((each.value for each in site.call.keywords if each.arg == name), None)
-    return given.value if isinstance(given, ast.Constant) else None
-
-
-def _origin(calls: Calls, site: Site) -> str | None:
-    return calls.values.origin_of(site.call.func, site.scope)
