@@ -20,7 +20,7 @@ _TRAINERS: Final = frozenset(
 )
 _LOADS: Final = "datasets.load_dataset"
 _STOPS: Final = "EarlyStoppingCallback"
-_READS: Final = ("hf:*", "sft:*", "dpo:*", "reward:*")
+READS: Final = ("hf:*", "sft:*", "dpo:*", "reward:*")
 _PACKAGES: Final = ("transformers.", "trl.")
 _CLASSES: Final = ("TrainingArguments", "SFTConfig", "DPOConfig", "RewardConfig")
 _BEST: Final = "load_best_model_at_end"
@@ -96,8 +96,7 @@ def _keyword(call: Call, name: str) -> ast.expr | None:
     return next((each.value for each in call.site.call.keywords if each.arg == name), None)
 
 
-@rule("error", "init", consumers=("transformers",), reads=_READS)
-def stream_without_steps(run: LintContext) -> Iterator[Finding]:
+def given_a_stream(run: LintContext) -> Iterator[Finding]:
     """A trainer gets a stream, and no number of steps."""
     for document, calls, call, given in _trainers(run):
         node = call.fields.get("train_dataset")
@@ -112,7 +111,7 @@ def stream_without_steps(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule("error", "init", consumers=("transformers",), reads=_READS)
+@rule("error", "init", consumers=("transformers",), reads=READS)
 def early_stopping_without_metric(run: LintContext) -> Iterator[Finding]:
     """EarlyStoppingCallback is given, and no metric is compared."""
     for document, calls, call, given in _trainers(run):

@@ -12,7 +12,13 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.python_files import calls_of
 from tunec.compiler.lints.rule import Finding, keys, rule
-from tunec.targets.huggingface.rules.calls import maker, origin, streams
+from tunec.targets.huggingface.rules.calls import (
+    READS,
+    given_a_stream,
+    maker,
+    origin,
+    streams,
+)
 
 _OF_TRANSFORMERS: Final = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 _EVALUATED: Final = "transformers>=4.46"
@@ -73,11 +79,13 @@ _CLASHES: Final = {
     consumers=("transformers", "trl"),
     reads=(
         *keys("trainer", "eval_strategy", "evaluation_strategy"),
+        *READS,
         *(f"{kind}:*" for kind in TRL),
     ),
 )
 def trainer_call_refused(run: LintContext) -> Iterator[Finding]:
     """A trainer's call lacks an argument that its configuration needs, or has a refused one."""
+    yield from given_a_stream(run)
     for document in scripts_of(run):
         calls = calls_of(document.name, document.text)
         if calls is not None:
