@@ -272,6 +272,17 @@ def writes(script: str, file: str, *, is_missing: bool = False) -> bool:
     return False
 
 
+def only_prints(program: str, file: str) -> bool:
+    """Whether a program loads a file for nothing but to print what it holds."""
+    name = re.escape(PurePosixPath(file).name)
+    loaded = re.search(rf"open\([^\n]*{name}[^\n]*\n?[^\n]*?\b(\w+) *= *json\.load\(", program)
+    if loaded is None or len(re.findall(name, program)) > 1:
+        return False
+    rest = program.replace(loaded[0], "")
+    used = [each for each in rest.splitlines() if re.search(rf"\b{loaded[1]}\b", each)]
+    return all(each.lstrip().startswith("print(") for each in used)
+
+
 def _is_program(path: str) -> bool:
     return path.endswith(_PROGRAMS)
 

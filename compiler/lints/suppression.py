@@ -40,6 +40,7 @@ _ONE_LOWER: Final[tuple[Severity, Severity]] = ("warning", "warning")
 """What is left of an error and of a warning where a premise is only taken to be so."""
 
 # ── what starts it ────────────────────────────────────────────────────────────────────────────────
+PRINTED: Final = Reason("the programs that name the file load it for nothing but to print it")
 UNNAMED: Final = Reason("nothing in this repository names the file: no run of it is known")
 NO_READER: Final = Reason("nothing in this repository names the program whose file it is taken for")
 IN_TEXT: Final = Reason(

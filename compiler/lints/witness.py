@@ -35,6 +35,7 @@ from tunec.compiler.lints.mentions import (
     Started,
     is_said_to_end,
     is_seen,
+    only_prints,
     packages_of,
 )
 from tunec.compiler.lints.python_runs import is_reached
@@ -49,6 +50,7 @@ from tunec.compiler.lints.suppression import (
     OF_A_COPY,
     OF_TESTS,
     OLDER_VERL,
+    PRINTED,
     PROGRAM_GONE,
     READER_TAKEN,
     READER_UNSEEN,
@@ -153,6 +155,9 @@ class Witness(Struct, frozen=True, dict=True):
             return None
         if self.mentions.is_written(file):
             return WRITTEN
+        naming = self.mentions.texts_naming(file, with_prose=True)
+        if naming and all(only_prints(each, file) for each in naming):
+            return PRINTED
         is_of_folder = self._kinds[file] == {EXPLAINED}  # which `dataset_dir` names
         named = "folder" if is_of_folder else self.mentions.is_named_by(file)
         if all(e in READERS and self.mentions.lacks_reader(e, file) for e in self._kinds[file]):

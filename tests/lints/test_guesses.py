@@ -169,3 +169,15 @@ def test_flags_that_a_script_of_nobody_shares_with_a_config_are_not_that_configs
     run = "python somebodys/sft.py --model a/b --dataset d.jsonl\n"
     reading = read_texts({"run.sh": run}, TARGETS)
     assert [each.kind for each in reading.documents] == ["launch"]
+
+
+@pytest.mark.parametrize(
+    ("target", "remedy"), [("gate_proj", "remove them"), ("out_proj", "did you mean `o_proj`?")]
+)
+def test_a_layer_is_offered_for_a_target_that_may_stand_for_it(target: str, remedy: str) -> None:
+    text = (
+        "stage: sft\ndo_train: true\nmodel_name_or_path: openai/gpt-oss-20b\ntemplate: gpt_oss\n"
+        f"finetuning_type: lora\nlora_target: q_proj,k_proj,{target}\ndataset: a\noutput_dir: o\n"
+    )
+    found = lint_texts({"train.yaml": text}, TARGETS).diagnostics
+    assert [each.help for each in found if each.id == "lora-target-unused"] == [remedy]

@@ -94,14 +94,15 @@ def batch_pinned_before_init(run: LintContext) -> Iterator[Finding]:
     )
 
 
-_PARSED: Final = ("HfArgumentParser", "TrlParser", "TrainingArguments(")
+_PARSED: Final = ("HfArgumentParser", "TrlParser", "TrainingArguments(", "Accelerator(")
 
 
 def _parses_first(run: LintContext) -> bool:
-    """Whether the trainer's arguments are parsed before the model is loaded.
+    """Whether the processes meet before the model is loaded, as the arguments are parsed first.
 
     All known parsers do so: transformers 4.40.2 to 5.23.0 training_args.py `_setup_devices` sets up
-    torch.distributed then.
+    torch.distributed then. accelerate 0.30.1 to 1.15.0 accelerator.py `Accelerator.__init__` makes
+    its state, which does the same, before a model can be loaded by the file of its plugin.
     """
     is_by_flags = any(each.format == "shell" for each in run.of("trainer"))
     python = [each.text for each in run.documents if each.format == "python"]

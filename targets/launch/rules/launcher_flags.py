@@ -222,13 +222,15 @@ def flag_given_twice(run: LintContext) -> Iterator[Finding]:
             name, value = _flag(item), _value(items, at)
             if name and name in first and first[name][1] != value and name not in _REPEATED:
                 found = _given_finding(name, first[name], (item, value))
-                is_shared = _is_from_elsewhere(document, first[name][0])
-                found = replace(found, severity="note") if is_shared else found
+                is_meant = _is_from_elsewhere(document, first[name][0]) or value in _SWITCHED_OFF
+                found = replace(found, severity="note") if is_meant else found
                 yield replace(found, certain=_is_of_the_trainer(name[2:]))
             elif name:
                 first[name] = item, value
 
 
+_SWITCHED_OFF: Final = ("none", "None", '"none"')
+"""A last value that takes back what a list of flags for all runs has."""
 _SET: Final = re.compile(r"\$\{?\w+|[\"']?\$\{?\w+\[@\]")
 
 

@@ -1,7 +1,9 @@
 """Targets of LoRA that the model does not have."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.analyses.architecture.lora import is_refused
@@ -175,8 +177,8 @@ def lora_target_unused(run: LintContext) -> Iterator[Finding]:
         lost = [each for each in unmatched(tree, targets) if each not in parts(tree)]
         if not lost or len(lost) == len(targets):
             continue
-        known = leaves(tree, ("linear",))
-        near = dict.fromkeys(name for each in lost for name in nearest(each, known)[:1])
+        free = [each for each in leaves(tree, ("linear",)) if each not in targets]
+        near = dict.fromkeys(name for each in lost for name in _meant(each, free))
         is_scripts = lora.document.format == "python"  # its own list is for several families
         yield Finding(
             f"{quoted(lost, 'and')} of {lora.method}'s targets match no module of {run.model.path}",
@@ -185,6 +187,23 @@ def lora_target_unused(run: LintContext) -> Iterator[Finding]:
             f"did you mean {quoted(near)}?" if near else "remove them",
             severity="note" if is_scripts and (not near or _is_of_a_flag(run)) else None,
         )
+
+
+_LIKE: Final = 0.6
+
+
+def _meant(lost: str, free: Iterable[str]) -> list[str]:
+    """The layer that a target may stand for: without their common ending, one begins the other.
+
+    So do `out_proj` and `o_proj`, or they differ by a few letters; `gate_proj` is no `v_proj`.
+    """
+    for each in nearest(lost, free)[:1]:
+        pairs = zip(reversed(lost), reversed(each), strict=False)
+        ending = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        one, other = sorted((lost[: len(lost) - ending], each[: len(each) - ending]), key=len)
+        if other.startswith(one) or SequenceMatcher(None, one, other).ratio() >= _LIKE:
+            return [each]
+    return []
 
 
 def _is_of_a_flag(run: LintContext) -> bool:
