@@ -98,6 +98,11 @@ CONFIGS = {
         "bos_token_id": 1,
         "eos_token_id": 2,
     },
+    "camembert": {
+        **{key: value for key, value in SMALL.items() if key != "head_dim"},
+        "model_type": "camembert",
+        "architectures": ["CamembertForMaskedLM"],
+    },
     "mamba": {
         "model_type": "mamba",
         "vocab_size": 1536,
@@ -153,8 +158,10 @@ def card(name):
     return derived(CONFIGS[name])
 
 
-@pytest.mark.parametrize("name", ["qwen3", "mixtral"])
+@pytest.mark.parametrize("name", ["qwen3", "mixtral", "camembert"])
 def test_modules_are_those_of_the_familys_rule(name):
+    """CamemBERT's head stands before its body, which keeps the weight that both share."""
+
     def facts(model):
         return {(m.path, m.kind, m.shape, m.bias, m.copies) for m in model.modules}
 

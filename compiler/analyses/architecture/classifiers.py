@@ -51,13 +51,13 @@ _SEQUENCE: Final[Mapping[str, tuple[_Layer, ...]]] = {
     "deberta-v2": (_POOLER, _CLASSIFIER),
     "distilbert": (_Layer("pre_classifier"), _CLASSIFIER),
     "modernbert": _MODERN,
-    **dict.fromkeys(("esm", "mpnet", "roberta", "xlm-roberta"), _ROBERTA),
+    **dict.fromkeys(("camembert", "electra", "esm", "mpnet", "roberta", "xlm-roberta"), _ROBERTA),
 }
 _TOKEN: Final[Mapping[str, tuple[_Layer, ...]]] = {
     **dict.fromkeys(_SEQUENCE, (_CLASSIFIER,)),
     "modernbert": _MODERN,
 }
-_HEAD_FIRST: Final = frozenset({"xlm-roberta"})
+_HEAD_FIRST: Final = frozenset({"camembert", "xlm-roberta"})
 """Families whose classifiers own their head's parameters before the body's."""
 _SCORE: Final = (_Layer("score", wide=False, bias=False),)
 _SCORE_BIASED: Final = (_Layer("score", wide=False),)

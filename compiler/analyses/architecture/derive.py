@@ -62,6 +62,7 @@ KEYS: Final[Mapping[str, _Keys]] = {
     "bert": _BERT,
     "roberta": _BERT,
     "xlm-roberta": _BERT,
+    "camembert": _BERT,
 }
 """By `model_type`: transformers 5.23, `configuration_*.py` of each."""
 _OTHERS: Final = _Keys(None, _SCORES)

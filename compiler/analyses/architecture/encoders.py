@@ -124,5 +124,6 @@ ENCODERS: Final[Mapping[str, Callable[[Facts], Architecture]]] = {
     "bert": partial(bert, "bert", "cls.predictions", "transform.LayerNorm"),
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
     "clip_text_model": clip_text,
 }

@@ -139,7 +139,9 @@ def passing(
         height += BYTES["fp32"] * last.hidden * (sum(each.layers for each in stacks) - 1)
     adapted = casts >= height and not widths.trained
     name = "adapters' casts" if adapted else "last layer"
-    return {name: max(casts, height)} if casts or height else {}
+    found = _found(model.around, widths, alone=alone)
+    waiting = highest(found.forward, keys) if found else 0.0
+    return {name: max(casts, height) + waiting} if casts or height else {}
 
 
 def _height(stack: Stack, widths: Arithmetic, keys: float, *, alone: bool) -> float:

@@ -74,6 +74,20 @@ def test_a_last_layer_that_needs_more_than_the_loss_is_as_traced(name, which):
     assert -0.003 < error(name, SEQUENCES, which, 32) < 0.03
 
 
+@pytest.mark.parametrize("sequence", [128, 384])
+@pytest.mark.parametrize("which", ["full", "autocast", "adapted"])
+@pytest.mark.parametrize("name", ["mpnet-base", "camembert-base"])
+def test_short_samples_are_as_traced(name, which, sequence):
+    """MPNet's body makes a bias on the scores of all samples, which waits for the last layer."""
+    assert -0.003 < error(name, SEQUENCES, which, 32, sequence=sequence) < 0.03
+
+
+@pytest.mark.parametrize("which", ["autocast", "adapted"])
+def test_short_samples_of_deberta_are_as_traced(which):
+    """Its layers have copies of a table of positions for each sample, of any length."""
+    assert -0.008 < error("deberta-v3-small", SEQUENCES, which, 32, sequence=128) < 0.015
+
+
 @pytest.mark.parametrize("which", WAYS)
 @pytest.mark.parametrize("name", ["bert-base-uncased", "qwen3-0.6b"])
 def test_a_pair_of_rewards_is_two_sequences(name, which):

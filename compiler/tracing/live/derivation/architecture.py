@@ -61,7 +61,8 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
     eager = _is_eager(maker, made)
     output = _output_of(model)
     head = _name_of(model, output)
-    modules = tuple(replace(each, part=part_of(each.path)) for each in module_tree(model))
+    embedding = _embedding_of(model, output)
+    modules = _parts(module_tree(model, embedding=embedding))
     measured = _reduced(_with_places(maker, made, model), halves)
     active = max((stack.experts.active for stack in stacks if stack.experts), default=1)
     kind = _kind(maker, made, modules)
@@ -70,23 +71,20 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
     source = max(places.values())
     longest = _context(model, halves)
     asked = Subject(measured, paths, head, eager, active, source=source, longest=longest)
-    found = measures(asked, places)
-    embedding = model.get_input_embeddings()
+    # the account adds the mask of a fused kernel, and decoders make one for every sample
+    found = measures(replace(asked, masked=eager and kind == "encoder"), places)
     return Architecture(
         family=str(config["model_type"]),
         kind=kind,
         modules=tuple(_counted(each, found, source) for each in modules),
-        stacks=(
-            *_tower(model),
-            *_layered(kind, stacks, found),
-        ),
+        stacks=(*_tower(model), *_layered(kind, stacks, found)),
         hidden=text.hidden_size,
         vocab=output.weight.shape[0],
         context=longest,
         tied=output.weight is embedding.weight,
         logit_softcap=any(getattr(text, name, None) for name in _CAPS),
         head=head,
-        embedding=_holder_of(model, embedding.weight),
+        embedding=_name_of(model, embedding),
         around=found.around,
         eager=eager,
         unpacked=found.unpacked,
@@ -95,6 +93,11 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
         recomputes=maker.supports_gradient_checkpointing,
         remote_code=remote,
     )
+
+
+def _parts(tree: Iterable[Module]) -> tuple[Module, ...]:
+    """The modules, each with the part of the model that it belongs to."""
+    return tuple(replace(each, part=part_of(each.path)) for each in tree)
 
 
 def _layered(kind: str, stacks: Sequence[Stack], found: Measures) -> Iterator[Stack]:
@@ -284,10 +287,12 @@ def _output_of(model: Any) -> torch.nn.Module:
     return found
 
 
-def _holder_of(model: torch.nn.Module, weight: torch.nn.Parameter) -> str:
-    """The first module that holds a weight; if modules share it, the module tree has this one."""
-    every = model.named_modules()
-    found: str = next(name for name, each in every if getattr(each, "weight", None) is weight)
+def _embedding_of(model: Any, output: torch.nn.Module) -> torch.nn.Module:
+    """The token embedding; of an encoder's and a decoder's own, the one that the head shares."""
+    found: torch.nn.Module = model.get_input_embeddings()
+    if model.config.is_encoder_decoder and found.weight is not output.weight:
+        own: torch.nn.Module = model.get_decoder().get_input_embeddings()
+        return own if own.weight is output.weight else found
     return found
 
 

@@ -19,6 +19,8 @@ _MORE: Final = (1411, 2605)
 """Two more unaligned lengths, for layers that keep a state."""
 _MANY: Final = (900, 1100, 1290, 1553, 1925, 2250, 2330)
 """More unaligned lengths, for layers whose peak depends on how much of the last chunk is filled."""
+_SHORTER: Final = (2, 8)
+"""The divisors of a class's longest sequence for lengths of short samples."""
 _SHARE: Final = 32
 """The divisor of all lengths for a class that takes one step per token."""
 TOLERANCE: Final = 1e-3
@@ -78,15 +80,20 @@ class Lengths(Struct, frozen=True):
         return cls(aligned, tuple(free(at // share, 2) for at in _UNALIGNED), share)
 
     def within(self, longest: int, model: torch.nn.Module, active: int) -> Self:
-        """These lengths, with one that a class takes whose longest sequence is before the first.
+        """These lengths, with two that a class takes whose longest sequence is before the first.
 
         What a sample has beside its text, as DeBERTa's layers have copies of a table of relative
-        positions, is much of a short sample and little of a long one.
+        positions, is much of a short sample and little of a long one; scores are the reverse.
         """
         if longest >= self.aligned[0]:
             return self
-        short = _free(model, active)(longest // 2 + 1, 2)
-        return replace(self, unaligned=(*self.unaligned, short), brief=True)
+        free = _free(model, active)
+        short = tuple(free(longest // part + 1, 2) for part in _SHORTER)
+        return replace(self, unaligned=(*self.unaligned, *short), brief=True)
+
+    def without_shortest(self) -> Self:
+        """These lengths without the shortest one, whose peak may be at a moment of its own."""
+        return replace(self, unaligned=self.unaligned[:-1])
 
     def with_more(self, model: torch.nn.Module, active: int) -> Self:
         """These lengths with one more aligned and two more unaligned ones."""

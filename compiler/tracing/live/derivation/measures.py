@@ -72,6 +72,10 @@ def measures(subject: Subject, places: Mapping[int, int]) -> Measures:
     lengths = Lengths.beside(subject.model, subject.active, short=_steps(subject))
     if subject.longest and not subject.source:
         lengths = lengths.within(subject.longest, subject.model, subject.active)
+    if lengths.brief:
+        with suppress(NoCurve):
+            return _at_lengths(subject, places, lengths)
+        lengths = lengths.without_shortest()
     for more in (Lengths.with_more, Lengths.with_many):
         with suppress(NoCurve):
             return _at_lengths(subject, places, lengths)
@@ -105,7 +109,9 @@ def _at_lengths(subject: Subject, places: Mapping[int, int], lengths: Lengths) -
             curves = (fitted(each, lengths, name, source=source) for each in sizes if each)
             own.append(Measured(name, *curves))
         outer = {s: p.around / s / count for s, p in passes.items()}
-        around.append(Measured(name, fitted(outer, lengths, name, source=source)))
+        waiting = {s: p.passing / s / count for s, p in passes.items()}
+        passing = fitted(waiting, lengths, name, source=source) if any(waiting.values()) else ()
+        around.append(Measured(name, fitted(outer, lengths, name, source=source), forward=passing))
     found = [Found(tuple(m), at in whole.attending) for m, at in zip(layers, places, strict=True)]
     wide = mixed.stream > _HALF
     loss, calls, beside = whole.plain_loss, whole.calls, whole.beside

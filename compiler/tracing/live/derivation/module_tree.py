@@ -29,10 +29,16 @@ class Holder(Struct, frozen=True):
         return tuple(int(each) for each in self.path.split(".") if each.isdigit())
 
 
-def module_tree(model: torch.nn.Module, part: Part = "text") -> tuple[Module, ...]:
-    """The modules of a model that hold parameters, tied weights once, in the model's order."""
+def module_tree(
+    model: torch.nn.Module, part: Part = "text", embedding: torch.nn.Module | None = None
+) -> tuple[Module, ...]:
+    """The modules of a model that hold parameters, tied weights once, in the model's order.
+
+    `embedding` holds the weight that it shares with a head before it: a classifier of the same body
+    has another head.
+    """
     groups: dict[tuple[str, Kind, tuple[int, ...], int, bool], list[tuple[int, ...]]] = {}
-    for each in holders(model):
+    for each in holders(model, embedding):
         key = each.pattern, each.kind, each.shape, each.bias, each.fixed
         groups.setdefault(key, []).append(each.place)
     return tuple(
@@ -42,12 +48,13 @@ def module_tree(model: torch.nn.Module, part: Part = "text") -> tuple[Module, ..
     )
 
 
-def holders(model: torch.nn.Module) -> Iterator[Holder]:
+def holders(model: torch.nn.Module, embedding: torch.nn.Module | None = None) -> Iterator[Holder]:
     """Every module with its own parameters; experts in one tensor are bare parameters."""
-    seen: set[int] = set()
+    seen = {id(value) for value in embedding.parameters()} if embedding is not None else set()
     for path, module in model.named_modules():
         own = dict(module.named_parameters(recurse=False))
-        own = {name: value for name, value in own.items() if id(value) not in seen}
+        if module is not embedding:
+            own = {name: value for name, value in own.items() if id(value) not in seen}
         seen.update(map(id, own.values()))
         kind = _kind(module, own)
         if kind is not None:

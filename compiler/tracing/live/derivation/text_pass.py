@@ -17,6 +17,7 @@ from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.autocast import CudaAutocast
 from tunec.compiler.tracing.live.bitsandbytes_layers import quantize
 from tunec.compiler.tracing.live.derivation.module_tree import is_plain_linear
+from tunec.compiler.tracing.live.derivation.squares import freed_biases, is_mask
 from tunec.compiler.tracing.live.derivation.watches import Watches
 from tunec.compiler.tracing.live.kernels import as_on_gpu
 from tunec.compiler.tracing.live.sources import FEATURES, source_of
@@ -87,6 +88,8 @@ class Pass(Struct, frozen=True):
     """How often each token passes a product, for products that it passes several times."""
     beside: frozenset[str] = frozenset()
     """Products that work on an encoder's input that is not text."""
+    passing: int = 0
+    """Bytes that wait outside of layers until all of them have run forward: biases on scores."""
 
 
 class Subject(Struct, frozen=True):
@@ -99,6 +102,8 @@ class Subject(Struct, frozen=True):
     eager: bool
     active: int
     """The number of experts that a token passes through; 1: no experts."""
+    masked: bool = False
+    """Whether a mask of padding takes memory in each of its layers."""
     asks: tuple[str, ...] = ()
     """Names of the inputs per token that its class needs besides the tokens."""
     source: int = 0
@@ -175,6 +180,8 @@ def _batch(subject: Subject, model: Any, asked: Way, tokens: torch.Tensor) -> di
     if subject.source:
         shape, held = source_of(model).shape, torch.float32 if asked.autocast else asked.held
         batch = {FEATURES: torch.zeros(len(tokens), *shape, dtype=held, device="meta"), **batch}
+    if subject.masked:
+        batch["attention_mask"] = torch.ones_like(tokens, device="meta")
     return batch
 
 
@@ -275,7 +282,7 @@ def _read(
         layer = index(storage)
         if layer is not None:
             saved[layer] = saved.get(layer, 0) + size
-        elif storage.module not in beyond and not _is_mask(storage):
+        elif storage.module not in beyond and not is_mask(storage):
             around += size
     working = working_of(events, middle, index, counts)
     working = {at: most - saved.get(at, 0) for at, most in working.items()}
@@ -284,7 +291,9 @@ def _read(
     attending = frozenset(at for at in comparing if at is not None)
     vocab = subject.model.get_submodule(subject.head).weight.shape[0]
     plain = _is_plain(made, vocab)
-    return Pass(saved, working, forward, around, attending, len(events), plain)
+    found = Pass(saved, working, forward, around, attending, len(events), plain)
+    apart = [each for each in events[:middle] if index(each.storage) is None]
+    return replace(found, passing=freed_biases(apart))
 
 
 def _is_plain(made: Iterable[Storage], vocab: int) -> bool:
@@ -308,11 +317,6 @@ def _losses(model: torch.nn.Module) -> Iterator[str]:
     """Names of the modules that are losses, such as DistilBERT's."""
     kind = torch.nn.modules.loss._Loss  # noqa: SLF001  what all of torch's losses are
     return (name for name, module in model.named_modules() if isinstance(module, kind))
-
-
-def _is_mask(storage: Storage) -> bool:
-    """Whether a storage outside of layers is square; the account counts masks itself."""
-    return len(storage.shape) > 2 and storage.shape[-1] == storage.shape[-2]
 
 
 def _patterns(paths: Mapping[str, int]) -> list[tuple[re.Pattern[str], int]]:
