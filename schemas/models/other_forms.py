@@ -19,15 +19,16 @@ _REPACKED: Final[Mapping[str, str]] = {
     r"liuhaotian/llava-v1\.5-(.+)": r"llava-hf/llava-1.5-\1-hf",
     r"liuhaotian/(llava-v1\.6-.+)": r"llava-hf/\1-hf",
     r"lmms-lab/(ll.+)": r"llava-hf/\1-hf",
+    "stepfun-ai/GOT-OCR2_0": "stepfun-ai/GOT-OCR-2.0-hf",
     r"mistralai/Pixtral-12B-2409": "mistral-community/pixtral-12b",
 }
 """Names, and those of the same weights for diffusers or transformers.
 
 huggingface/diffusers 58eb52c080, `scripts/convert_{wan,sana}_to_diffusers.py` and the docs of
 Kolors and Stable Diffusion 3; meta-llama/llama issues 394 and 1334; huggingface/transformers
-01080c6294, `convert_*.py` of llama4, mamba, internvl, llava, llava_next, llava_onevision and
-pixtral; `hf_olmo` in llmfit 1.1.17, embedded hf_models.json; the model cards of ERNIE 4.5 and of
-Llama 3.1 Nemotron.
+01080c6294, `convert_*.py` of llama4, mamba, internvl, llava, llava_next, llava_onevision,
+got_ocr2 and pixtral; `hf_olmo` in llmfit 1.1.17, embedded hf_models.json; the model cards of
+ERNIE 4.5 and of Llama 3.1 Nemotron.
 """
 
 

@@ -19,6 +19,9 @@ _UNTRAINED: Final = f"no trainer of tunec's targets trains it, and {_NO_CONFIG}"
 _SEEN: Final = "each of its passes demands pictures, and a card is measured over text alone"
 
 
+_TERNARY: Final = "its weights are ternary, over which no method of tunec trains"
+
+
 def _own(family: str) -> str:
     return f"its config.json names code of its own (`{family}`), which transformers 5.23.0 lacks"
 
@@ -166,16 +169,53 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "vikhyatk/moondream": _own("moondream1"),
     "deepseek-ai/deepseek-vl2": _own("deepseek_vl_v2"),
     "deepseek-ai/DeepSeek-OCR": _own("deepseek_vl_v2"),
-    "stepfun-ai/GOT-OCR2_0": _own("GOT"),
     "rednote-hilab/dots.ocr": _own("dots_ocr"),
     "THUDM/cogvlm": _own("cogvlm"),
     "baidu/ERNIE-4.5-VL-": _own("ernie4_5_moe_vl"),
     "microsoft/Phi-4-reasoning-vision-": _own("phi4-siglip"),
+    "Qwen/Qwen2.5-Math-RM-": _own("Qwen2ForRewardModel"),
+    "Qwen/Qwen2.5-Math-PRM-": _own("Qwen2ForProcessRewardModel"),
+    "Qwen/WorldPM-": _own("Qwen2ForRewardModel"),
+    "RLHFlow/ArmoRM-": _own("LlamaForRewardModelWithGating"),
+    "infly/INF-ORM-": _own("INFORMForSequenceClassification"),
+    "jinaai/jina-reranker-v3": _own("JinaForRanking"),
+    "jinaai/jina-embeddings-v4": _own("JinaEmbeddingsV4Model"),
+    "nvidia/Eagle2.5-": _own("eagle_2_5_vl"),
+    "nvidia/Hymba-": _own("hymba"),
+    "deepseek-ai/deepseek-moe-": _own("deepseek"),
+    "stepfun-ai/Step3-VL-": _own("step_robotics"),
+    "xlangai/OpenCUA-": _own("opencua"),
+    "Skywork/Skywork-R1V": _own("skywork_chat"),
+    "GSAI-ML/LLaDA-": _own("llada"),
+    "Dream-org/Dream-": _own("Dream"),
+    "apple/DiffuCoder-": _own("Dream"),
+    "hugohrban/progen2-": _own("progen"),
+    "ibm-research/MoLFormer-": _own("molformer"),
+    "LongSafari/hyenadna-": _own("hyenadna"),
+    "ServiceNow-AI/Apriel-5B-": _own("apriel"),
+    "InstaDeepAI/nucleotide-transformer-v2-": "its config.json names code of its own beside `esm`, "
+    "and the class of transformers 5.23.0 has another feed-forward",
+    "microsoft/bitnet-": _TERNARY,
+    "tiiuae/Falcon-E-": _TERNARY,
+    "parler-tts/": _SPEAKS,
+    "coqui/XTTS-": _SPEAKS,
+    "suno/bark": _SPEAKS,
+    "ResembleAI/chatterbox": _SPEAKS,
+    "ACE-Step/": _SPEAKS,
+    "stabilityai/stable-audio-": _SPEAKS,
+    "microsoft/speecht5_tts": _SPEAKS,
+    "LiquidAI/LFM2-Audio-": _HEARS,
+    "stepfun-ai/Step-Audio-": _HEARS,
+    "zai-org/GLM-ASR-": _SOUND,
+    "kyutai/stt-": _SOUND,
+    "MIT/ast-": _SOUND,
+    "nvidia/C-RADIO": _SEES,
     "Qwen/Qwen-7B": _own("qwen"),
     "Qwen/Qwen-VL": _own("qwen"),
 }
 """What names begin with, and why (transformers 5.23.0, `models/auto/configuration_auto.py`; the
-rows of `benchmarks/card_sweep.jsonl`; `model_type` in llmfit 1.1.17, embedded hf_models.json)."""
+rows of `benchmarks/card_sweep.jsonl`; `model_type` in llmfit 1.1.17, embedded hf_models.json; the
+classes of reward models and rerankers by their model cards)."""
 
 _SIGHT: Final = (
     "of models that see, `llava-1.5-7b`, `idefics2-8b` and `qwen2.5-vl-7b` can be planned"

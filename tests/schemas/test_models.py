@@ -230,6 +230,7 @@ def test_a_name_that_says_its_weights_are_packed_leads_to_the_whole_ones(name, s
         ("liuhaotian/llava-v1.5-7b", "llava-hf/llava-1.5-7b-hf"),
         ("liuhaotian/llava-v1.6-34b", "llava-hf/llava-v1.6-34b-hf"),
         ("lmms-lab/llava-onevision-qwen2-7b-ov", "llava-hf/llava-onevision-qwen2-7b-ov-hf"),
+        ("stepfun-ai/GOT-OCR2_0", "stepfun-ai/GOT-OCR-2.0-hf"),
         ("mistralai/Pixtral-12B-2409", "mistral-community/pixtral-12b"),
         ("Wan-AI/Wan2.1-I2V-14B-480P", None),
         ("acme/Wan2.1-T2V-1.3B", None),

@@ -274,6 +274,36 @@ def lfm2_vl(facts: Facts) -> ImageTokens:
     )
 
 
+def aya_vision(facts: Facts) -> ImageTokens:
+    """Aya Vision: tiles and an overview, as InternVL's, whose patches its connector shuffles.
+
+    transformers 5.23.0 `models/aya_vision/processing_aya_vision.py`, `crop_to_patches`.
+    """
+    vision = facts.section("vision_config", "siglip_vision_model")
+    side, patch = vision.side("image_size"), vision.side("patch_size")
+    merge, tiles = facts.count("downsample_factor"), facts.processor("GotOcr2ImageProcessor")
+    return ImageTokens(
+        rule="internvl",
+        image_size=side,
+        patch=patch,
+        merge=merge,
+        tokens=(side // patch // merge) ** 2,
+        min_slices=tiles.count("min_patches"),
+        max_slices=tiles.count("max_patches"),
+    )
+
+
+def got_ocr2(facts: Facts) -> ImageTokens:
+    """GOT-OCR 2.0: one square of 1024 pixels, whose patches two convolutions halve a side.
+
+    transformers 5.23.0 `models/got_ocr2/processing_got_ocr2.py`, `num_image_tokens`.
+    """
+    vision = facts.section("vision_config", "got_ocr2_vision")
+    side, patch = vision.side("image_size"), vision.side("patch_size")
+    tokens = (side // patch // 4) ** 2
+    return ImageTokens(rule="fixed", image_size=side, patch=patch, tokens=tokens)
+
+
 IMAGE_RULES: Final[Mapping[str, Callable[[Facts], ImageTokens]]] = {
     "qwen3_5": lambda facts: qwen(facts, "qwen3_5_vision"),
     "qwen3_5_moe": lambda facts: qwen(facts, "qwen3_5_moe_vision"),
@@ -289,6 +319,8 @@ IMAGE_RULES: Final[Mapping[str, Callable[[Facts], ImageTokens]]] = {
     "paddleocr_vl": paddleocr,
     "minicpmv4_6": minicpm_v,
     "idefics2": idefics2,
+    "aya_vision": aya_vision,
+    "got_ocr2": got_ocr2,
     "gemma4_unified": lambda facts: gemma4(facts, "Gemma4UnifiedImageProcessor"),
     "gemma4": gemma4,
     "llama4": llama4,

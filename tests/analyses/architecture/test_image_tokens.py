@@ -36,6 +36,8 @@ def images_of(name: str, **config) -> ImageTokens:
         ("glm-4v-9b", 1602, (6401,)),
         ("gemma-3-4b", 256, (4096,)),
         ("visualglm-6b", 32, (257,)),
+        # transformers 5.23 `models/got_ocr2/processing_got_ocr2.py`, `num_image_tokens`
+        ("got-ocr-2.0", 256, (4096,)),
         ("llama-3.2-11b-vision-instruct", 1, (4 * 1608,)),
         ("llama-3.2-11b-vision", 1, (4 * 1032,)),
     ],
@@ -99,14 +101,18 @@ def test_llava_next_counts_as_its_processor(width, height):
     assert vision_tokens(images, width, height) == (577,) * (tiles + 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "side", "tokens", "tower"),
+    [("internvl2-8b", 448, 256, 1025), ("aya-vision-8b", 364, 169, 676)],
+)
 @given(width=SIDES, height=SIDES)
-def test_internvl_tiles_as_its_processor(width, height):
+def test_internvl_and_aya_tile_as_their_processor(name, side, tokens, tower, width, height):
     pil = pytest.importorskip("transformers.models.got_ocr2.image_processing_pil_got_ocr2")
-    columns, rows = pil.get_optimal_tiled_canvas((height, width), (448, 448), 1, 12)
+    columns, rows = pil.get_optimal_tiled_canvas((height, width), (side, side), 1, 12)
     tiles = columns * rows + (columns * rows > 1)
-    images = images_of("internvl2-8b")
-    assert image_tokens(images, width, height) == 256 * tiles
-    assert vision_tokens(images, width, height) == (1025,) * tiles
+    images = images_of(name)
+    assert image_tokens(images, width, height) == tokens * tiles
+    assert vision_tokens(images, width, height) == (tower,) * tiles
 
 
 def test_internvl_without_dynamic_size_has_one_tile():
