@@ -211,8 +211,24 @@ def encoder_decoder(model: Model) -> Iterator[Combination]:
     yield replace(one, micro=4)
     yield replace(one, micro=4, attention="eager")
     yield replace(one, micro=4, method="lora", targets=targets)
+    if model.name == "t5-large":
+        yield from long_biases(one, targets)
     if model.name in ("umt5-small", "t5-small", "bert-large"):
         yield replace(one, method="lora", states="autocast")
+
+
+def long_biases(one: Combination, targets: tuple[str, ...]) -> Iterator[Combination]:
+    """Relative positions of long texts: a bias per head and sample, which is most of a layer."""
+    wide = replace(one, sequence=2048, micro=2, checkpointed=True)
+    yield from (wide, replace(wide, states="autocast"))
+    yield replace(wide, method="lora", targets=targets)
+    yield replace(one, sequence=2048)
+
+
+def flash_attention(one: Combination) -> Iterator[Combination]:
+    """FlashAttention-2, which gets no mask, of samples that are equally long."""
+    several = replace(one, attention="flash_attention_2", packing=False, micro=2)
+    yield from (several, replace(several, method="lora"))
 
 
 _QUERIES_AND_VALUES: Final = {

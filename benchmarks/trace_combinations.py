@@ -17,6 +17,7 @@ from trace_causes import (
     by_muon,
     encoder_decoder,
     few_inputs,
+    flash_attention,
     gathered_again,
     narrow_scores,
     own_gelu,
@@ -210,6 +211,11 @@ def _second_shards(one: Combination) -> Iterator[Combination]:
     yield from in_one_bucket(replace(one, sequence=512))
 
 
+def _few_and_flash(one: Combination) -> Iterator[Combination]:
+    yield from few_inputs(one)
+    yield from flash_attention(one)
+
+
 _EXTRA: Final[dict[str, Any]] = {
     "llama-3.1-8b": _llama_8b,
     "llama-3.2-1b": _llama_1b,
@@ -225,7 +231,7 @@ _EXTRA: Final[dict[str, Any]] = {
     "gpt-j-6b": wide_queries,
     "llama-3-70b": wide_head,
     "phi-4": repeated_values,
-    "qwen3-0.6b": few_inputs,
+    "qwen3-0.6b": _few_and_flash,
 }
 
 

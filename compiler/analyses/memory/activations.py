@@ -198,9 +198,9 @@ class Activations(Struct, frozen=True):
     together: tuple[float, float] = (0.0, 0.0)
     """Bytes that all samples of a batch share: those that are kept, and those in the layer that is
     differentiated."""
-    leaf: tuple[float, float] = (0.0, 0.0)
-    """Bytes of a bias that all samples share and no layer frees, since it gets a gradient, and of
-    gradients of such biases that exist in the last layers alone."""
+    leaf: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Bytes of a bias that all samples share and no layer frees, since it gets a gradient; of such
+    biases' gradients in the last layers alone; and of biases and gradients in the first ones."""
 
 
 def part_activations(
@@ -227,6 +227,8 @@ def part_activations(
     done = partial(_adapters, workload, inside, rows, widths, after_attention=True)
     how = {"recomputed": run.checkpointed, "padded": run.padded, "alone": run.alone}
     working = working_of(stacks, widths, keys, one, lambda: done() / layers, **how)
+    begun = working_of(stacks[:1], widths, keys, one[:1], lambda: done() / layers, **how)
+    begun = tokens * (one[0] + begun)
     working += run.checkpointed * run.reentrant * reentrant_working(stacks[0], widths)
     forward = max(forward_working(stack, widths, keys) for stack in stacks)
     expanding = max(expanding_working(stack, widths) for stack in stacks)
@@ -239,17 +241,15 @@ def part_activations(
     held = Layers(*(tokens * size for size in (max(one), total / layers, working, inputs)))
     others, name = beside(held, split), named(part, split)
     halved, layer = tokens * (half + working), held.most + held.working
-    again = split.repeated > 0
+    again, fresh = split.repeated > 0, split.segments > 0 and not split.tail
     ending = passing(workload.architecture, stacks, widths, keys, alone=run.alone, recomputed=again)
     first, input_ = one[0] if split.whole else inputs, held.inputs * bool(split.segments)
-    fresh = split.segments > 0 and not split.tail
     experts = experts_pass(stacks[-1], widths, tokens, held.most + input_, name, recomputed=fresh)
-    if experts is not None:
-        halved = experts.ending[name] - input_
+    halved = halved if experts is None else experts.ending[name] - input_
     return Activations(
         kept=kept(part, held, split, offload=run.offload),
         last_layer={name: at_last(held, split)},
-        first_layer={name: layer + held.inputs},
+        first_layer={name: held.inputs + (begun if widths.biased else layer)},
         one_layer={name: held.most + held.inputs},
         forward={f"{part} forward pass": tokens * forward},
         begun={name: layer + others},

@@ -33,11 +33,13 @@ def masked_biases(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool
     """Bytes per token that masks in biases add to a layer, besides `bias_saved`.
 
     The decoder puts the encoder's mask into its bias of zeros, head by head, in each layer. If
-    there is no padding, a decoder's layer makes its own causal mask, which a trained bias keeps.
+    there is no padding, a decoder's layer makes its own causal mask, which a trained bias keeps;
+    eager attention is given one.
     """
     crosses = (padded or widths.own_biases) and stack.cross_attention > 0
     zeros = widths.compute * stack.heads * keys if crosses else 0
-    return zeros + keys * (stack.causal and widths.trained and not padded)
+    causal = stack.causal and widths.trained and not (padded or widths.eager)
+    return zeros + causal * keys
 
 
 def crossing_bias(last: Stack, widths: Arithmetic, keys: float) -> float:

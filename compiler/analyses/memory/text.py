@@ -86,12 +86,13 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
 
 def _leaf(
     last: Stack, widths: Arithmetic, run: Pass, tokens: float, keys: float
-) -> tuple[float, float]:
-    """Bytes of a bias that no layer frees, and of gradients of biases in the last layers."""
+) -> tuple[float, float, float]:
+    """Bytes of biases that all samples share, and of their gradients (`Activations.leaf`)."""
     if widths.own_biases or not run.checkpointed or not widths.biased:
-        return 0.0, 0.0
-    stays = crossing_bias(last, widths, keys)
-    return tokens * stays, tokens * shared_gradients(last, widths, keys)
+        return 0.0, 0.0, 0.0
+    stays, shared = crossing_bias(last, widths, keys), shared_gradients(last, widths, keys)
+    own = widths.held * last.heads * keys
+    return tokens * stays, tokens * shared, tokens * own * (1 + 2 * widths.trained)
 
 
 def _ending(model: Architecture, run: Pass, widths: Arithmetic, measured: float | None) -> float:

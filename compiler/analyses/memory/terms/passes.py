@@ -185,12 +185,12 @@ def _read_by_head(workload: Workload, run: Pass) -> Sizes:
 def _of_all_samples(passed: Activations, *, again: bool) -> Iterator[Term]:
     """Terms that all samples of a batch share, such as DeBERTa's relative positions."""
     name, (waiting, layer) = "activations of all samples", passed.together
-    stays, shared = passed.leaf
-    if stays:
+    if any(passed.leaf):
+        stays, shared, first = passed.leaf
         yield from lasting({name: stays}, At.ALL_REDUCED, At.EMBEDDING)
         yield from lasting({"bias's gradient": stays}, At.LAST_LAYER, At.EMBEDDING)
-    if shared:
         yield from lasting({"bias's gradient": shared}, At.LAST_LAYER, At.LAST_LAYER)
+        yield from lasting({name: first}, At.FIRST_LAYER, At.FIRST_LAYER)
     if waiting:
         yield Term(name, round(waiting), At.LAYERS, At.ALL_REDUCED, by_layer=True)
     if again and layer:
