@@ -25,6 +25,8 @@ models/smolvlm/modeling_smolvlm.py `SmolVLMPreTrainedModel`: `SmolVLMDecoderLaye
 """
 _CLASSES: Final[Mapping[str, str]] = {
     "clip_vision_model": "CLIPEncoderLayer",
+    "cohere": "CohereDecoderLayer",
+    "cohere2": "Cohere2DecoderLayer",
     "gemma": "GemmaDecoderLayer",
     "gemma2": "Gemma2DecoderLayer",
     "gemma3_text": "Gemma3DecoderLayer",
