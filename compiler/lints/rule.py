@@ -278,7 +278,7 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
         severity, message = "note", f"{UNCERTAIN}{message}"
     elif _is_otherwise(rule, run, is_by_version=consequence in BY_VERSION, assumed=assumed):
         severity = "note"
-    elif severity == "error" and assumed:
+    elif severity == "error" and (assumed or consequence == "slow"):
         severity = "warning"
     if assumed:
         notes.append(f"the version is not given; this holds for {assumed}")

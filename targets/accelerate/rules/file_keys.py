@@ -102,6 +102,9 @@ _AMONG_SEVERAL: Final = re.compile(
     r"communication_|reduce_bucket|allgather_|overlap_comm|reduce_scatter"
 )
 """Keys about what several processes exchange."""
+_PREFETCH: Final = re.compile(r"fsdp_\w*prefetch")
+"""accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `FullyShardedDataParallelPlugin`: without
+FSDP_BACKWARD_PREFETCH and FSDP_FORWARD_PREFETCH a rank gathers layers only when it needs them."""
 
 
 def _asks_for_nothing(run: LintContext, document: Document, place: Place, name: str) -> bool:
@@ -153,6 +156,7 @@ def _ignored(run: LintContext, document: Document, place: Place) -> Finding:
         ("it becomes a launcher argument that nothing reads",),
         f"write it below {home}" if home else _instead(name, holder, near),
         severity=None if is_lost else lesser,
+        consequence="slow" if _PREFETCH.match(name) and not is_same else None,
     )
 
 

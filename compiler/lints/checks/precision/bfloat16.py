@@ -114,6 +114,9 @@ _KEYS: Final = (
     ("llama-cookbook", "fsdp_config.pure_bf16"),
 )
 
+_EMULATING: Final = "torch>=2.4"
+"""torch 2.4.1 to 2.13.0 cuda/__init__.py `is_bf16_supported`: `including_emulation` is True by
+default, and a V100 can hold a tensor of bf16."""
 _ENGINES: Final = ("deepspeed", "sat")
 _ACCELERATED: Final = (
     "accelerate",
@@ -169,19 +172,21 @@ def bf16_without_hardware(run: LintContext) -> Iterator[Finding]:
     yield Finding(
         f"{device_name(device)} has no bf16 arithmetic",
         tuple(labels),
-        tuple(_notes(places)),
+        tuple(_notes(run, places)),
         "use fp16 with fp32 master weights, or hardware of compute capability 8.0 and more",
         consequence=_when(run, places),
     )
 
 
-def _notes(places: Sequence[Place]) -> Iterator[str]:
+def _notes(run: LintContext, places: Sequence[Place]) -> Iterator[str]:
     """Notes on the packages that refuse bf16 for these files, and on torch's own check."""
-    kinds = (each.document.kind for each in places)
+    is_emulated = run.runs(_EMULATING)
+    kinds = () if is_emulated else (each.document.kind for each in places)
     for name in dict.fromkeys(_REFUSING.get(kind, "transformers") for kind in kinds):
         if name:
             yield f"{name} refuses it where torch says that it is unsupported"
-    yield "torch counts emulation as support from 2.4 on: the run continues many times slower"
+    if is_emulated is not False:
+        yield "torch counts emulation as support from 2.4 on: the run continues many times slower"
 
 
 def _when(run: LintContext, places: Sequence[Place]) -> Consequence | None:
@@ -189,7 +194,7 @@ def _when(run: LintContext, places: Sequence[Place]) -> Consequence | None:
 
     All of them use torch's check, which counts emulation as support from 2.4 on.
     """
-    if run.runs("torch>=2.4"):
+    if run.runs(_EMULATING):
         return "slow"
     return "init" if all(each.document.kind in _ENGINES for each in places) else None
 
