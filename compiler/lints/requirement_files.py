@@ -321,10 +321,11 @@ _INSTALL: Final = re.compile(r"\bpip3?\s+install\s+(?P<words>(?:\\\n|[^`|&;\n])*
 
 
 _CLONED: Final = re.compile(
-    r"\bgit clone\s[^\n]*https://(?P<url>\S+)[^\n]*\n(?:[ \t]*cd [^\n]*\n)?"
-    r"[ \t]*(?:RUN )?git checkout (?P<at>[0-9a-f]{7,40})\b"
+    r"\bgit clone\s[^\n|&;]*https://(?P<url>[\w./-]+)[^\n|&;\\]*"
+    r"(?:[\s\\;]|&&|RUN\b|(?:cd|WORKDIR)[ \t]+[^\s;&]+)*"
+    r"\bgit checkout (?:tags/)?(?P<at>[0-9a-f]{7,40}|v?\d[\w.]*)(?![\w.-])"
 )
-"""A copy at a commit, which is then installed."""
+"""A copy at a commit or a tag, which is then installed."""
 _OF_A_TAG: Final = re.compile(
     r"\bgit clone(?=[^\n|&;]*\s(?:--branch[ =]|-b )(?P<at>v?\d[\w.]*))[^\n|&;]*https://(?P<url>[\w./-]+)"
 )

@@ -312,6 +312,7 @@ _ENDS_OF_TURNS: Final = tuple(
         f"write eot_tokens: [{end}]",
         beside=(
             *("no eot_tokens", "no special_tokens.eos_token", "no rl", "no base_model~unsloth"),
+            *("no reward_model=true", "no process_reward_model=true"),
             *("datasets~chat_template", model),
         ),
         severity=level,

@@ -219,6 +219,8 @@ _WITHOUT_DATA: Final = (
     *("no ms-swift:val_dataset", "no ms-swift:cached_val_dataset", "no ms-swift:eval_dataset"),
     "no ms-swift:load_args=true",
 )
+_UNSPLIT: Final = "ms-swift>=3.6"
+"""ms-swift 3.6.0 to 4.0.0 data_args.py `split_dataset_ratio: float = 0.`; 3.3.0 to 3.5.0: 0.01."""
 EVALUATION_WITHOUT_DATA: Final = rows(
     "evaluation-without-data",
     "warning",
@@ -232,6 +234,7 @@ EVALUATION_WITHOUT_DATA: Final = rows(
             _IN_VAIN,
             "write split_dataset_ratio: 0.01, or name a val_dataset",
             beside=(*_WITHOUT_DATA, "no ms-swift:split_dataset_ratio>0"),
+            since=_UNSPLIT,
         ),
         Row(
             "ms-swift:eval_steps>0",
@@ -244,6 +247,7 @@ EVALUATION_WITHOUT_DATA: Final = rows(
                 "no ms-swift:split_dataset_ratio>0",
                 "no ms-swift:eval_strategy",
             ),
+            since=_UNSPLIT,
             severity="note",
         ),
         Row(

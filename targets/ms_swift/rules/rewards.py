@@ -2,7 +2,9 @@
 
 from typing import Final
 
+from tunec.compiler.diagnostics.diagnostic import Severity
 from tunec.compiler.lints.rows import Form, Row, rows
+from tunec.schemas.frozen import replace
 
 _IS: Final = "rlhf_type=grpo"
 _LIGER: Final = "Liger's loss over answers does not compute it"
@@ -173,25 +175,44 @@ _OF_TEACHERS: Final = (
     ),
 )
 
+_PLACED: Final = "ms-swift>=3.12"
+"""ms-swift 3.12.0 llm/argument/rlhf_args.py: vllm_mode is required when use_vllm is true;
+3.5.0 to 3.11.0 trainers/arguments.py: colocate by default."""
+_OF_3: Final[tuple[tuple[str, Severity | None], ...]] = (
+    ("no train_type", None),
+    ("(train_type)", "note"),
+)
+"""ms-swift 3's word for tuner_type, which 4.0.0 arguments/base_args/base_args.py still takes: flags
+that have it were written for a release that may not have asked."""
+_PLACES: Final = (
+    Row(
+        "ms-swift:vllm_mode=colocate|server & no use_vllm=true",
+        "vllm_mode {0.value} requires use_vllm",
+        "refused",
+        "transformers' own loop generates the answers",
+        "also write use_vllm: true",
+        since=_PLACED,
+    ),
+    Row(
+        "ms-swift:use_vllm=true & no vllm_mode & rlhf_type=grpo|gkd",
+        "use_vllm requires vllm_mode",
+        "refused",
+        "the place of vLLM is not set",
+        "also write vllm_mode: colocate, or server",
+        since=_PLACED,
+    ),
+)
+
 GENERATION_REFUSED: Final = rows(
     "generation-refused",
     "error",
     "parse",
     consumers=("ms-swift>=4",),
     rows=(
-        Row(
-            "ms-swift:vllm_mode=colocate|server & no use_vllm=true",
-            "vllm_mode {0.value} requires use_vllm",
-            "refused",
-            "transformers' own loop generates the answers",
-            "also write use_vllm: true",
-        ),
-        Row(
-            "ms-swift:use_vllm=true & no vllm_mode & rlhf_type=grpo|gkd",
-            "use_vllm requires vllm_mode",
-            "refused",
-            "the place of vLLM is not set",
-            "also write vllm_mode: colocate, or server",
+        *(
+            replace(row, beside=(*row.beside, word), severity=level)
+            for row in _PLACES
+            for word, level in _OF_3
         ),
         Row(
             "ms-swift:vllm_mode=server & use_vllm=true & no vllm_server_host|vllm_server_base_url",
