@@ -9,13 +9,14 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _LACKING: Final = (
-    ("nemotron_h", re.compile(r"(?i)nemotron-(?:3|h)\b"), "transformers>=5.3,<5.7"),
+    ("nemotron_h", re.compile(r"(?i)nemotron-(?:3(?!-8b)|h)\b"), "transformers>=5.3,<5.7"),
     ("jetmoe", re.compile(r"(?i)\bjetmoe\b"), ""),
     ("cpmant", re.compile(r"(?i)\bcpm-ant\b"), ""),
     ("gpt_neox_japanese", re.compile(r"(?i)gpt-neox-japanese"), ""),
 )
 """Types of causal models, their names, and the releases in which no class of theirs sets
-`supports_gradient_checkpointing`: transformers 4.40.2 to 5.23.0 models/TYPE/modeling_TYPE.py."""
+`supports_gradient_checkpointing`: transformers 4.40.2 to 5.23.0 models/TYPE/modeling_TYPE.py.
+Nemotron 3 8B of 2023 is of another type."""
 
 
 @rule("error", "init", consumers=("transformers",), reads=keys("trainer", "gradient_checkpointing"))

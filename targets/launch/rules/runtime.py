@@ -317,25 +317,35 @@ huggingface_hub 0.36.2 and 1.3.7 constants.py."""
 def variable_of_an_older_release(run: LintContext) -> Iterator[Finding]:
     """A script sets a variable that the releases of this run do not read."""
     seen = set[str]()
+    unread = [e for e in _OLDER if run.runs(e.since) is True and not _reads_itself(run, e.name)]
     for document in launches(run):
-        for older in _OLDER:
+        for older in unread:
             place = variable(document, older.name)
-            if place is None or str(place.span) in seen or run.runs(older.since) is not True:
+            if place is None or str(place.span) in seen:
                 continue
             seen.add(str(place.span))
             if any(variable(document, each) is not None for each in older.instead):
                 continue
             yield _unread(older, place.key_label("not read"))
     for document in scripts_of(run):
-        for older in _OLDER:
+        for older in unread:
             at = re.search(
                 rf"""(?m)^[ \t]*os\.environ\[['"]{older.name}['"]\][ \t]*=""", document.text
             )
             is_held = any(each in document.text for each in older.instead)
-            if at is not None and not is_held and run.runs(older.since) is True:
+            if at is not None and not is_held:
                 start = document.text.index(older.name, at.start())
                 label = at_offset(document, start, len(older.name), "not read")
                 yield _unread(older, label)
+
+
+def _reads_itself(run: LintContext, name: str) -> bool:
+    """Whether a file of the run reads a variable itself, such as for `cache_dir`."""
+    reads = re.compile(
+        rf"""(?:getenv|environ\.get)\(\s*['"]{name}\b|environ\[['"]{name}['"]\](?!\s*=[^=])"""
+        rf"""|cache[-_]dir[= ]['"]?\$\{{?{name}\b"""
+    )
+    return any(reads.search(each.text) for each in run.documents)
 
 
 def _unread(older: _Older, label: Label) -> Finding:

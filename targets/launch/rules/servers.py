@@ -1,7 +1,7 @@
 """A server of answers that a script starts beside the training that is to ask it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -15,9 +15,14 @@ from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import COMMANDS, is_unknown, launches, listed, variable
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.targets.launch.lines import at_offset, scripts
+from tunec.targets.launch.rules.visible_devices import gpu_ids, selection
 
 _ASKING: Final = ("grpo", "rloo")
+_FILE: Final = "accelerate"
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+_SERVES: Final = (("trl", "vllm-serve"), ("trl", "vllm_serve"))
+_BEFORE: Final = frozenset({"env", "exec", "nohup", "setsid", "uv"})
+"""Wrappers on the same machine, behind which a command may begin a few words later."""
 _LISTED: Final = re.compile(rf"(?:{_VISIBLE}=)?[\"']?(\d+(?:,\d+)*)[\"']?")
 _ELSEWHERE: Final = re.compile(r"(?m)^[ \t]*(?:if|elif|case|srun|ssh|pdsh|docker|singularity)\b")
 """Commands by which the two may be on different machines."""
@@ -36,13 +41,17 @@ def _servers(run: LintContext) -> Iterator[_Server]:
     """trl 0.16 to 1.16.0 scripts/vllm_serve.py, by its command."""
     for document in scripts(run):
         for each in follow(whole(document.text)).runs:
-            words = [word.word.text for word in each.fields[:2]]
-            if words in (["trl", "vllm-serve"], ["trl", "vllm_serve"]):
-                yield _Server(document, each.fields[1], _devices(each.environment))
+            words = [word.word.text for word in each.fields[:8]]
+            starts = range(len(words) if words and words[0] in _BEFORE else 1)
+            at = next((n for n in starts if tuple(words[n : n + 2]) in _SERVES), None)
+            if at is not None:
+                devices = next(filter(None, map(_devices, each.fields[:at])), None)
+                mine = devices or _devices(each.environment.get(_VISIBLE))
+                yield _Server(document, each.fields[at + 1], mine)
 
 
-def _devices(environment: Mapping[str, Field]) -> tuple[str, ...] | None:
-    given = environment.get(_VISIBLE)
+def _devices(given: Field | None) -> tuple[str, ...] | None:
+    """The devices of a list, or of an assignment that a wrapper takes as a word."""
     found = None if given is None else _LISTED.fullmatch(given.word.text)
     return None if found is None else tuple(found[1].split(","))
 
@@ -81,7 +90,10 @@ def server_on_training_devices(run: LintContext) -> Iterator[Finding]:
         if _ELSEWHERE.search(server.document.text):
             continue
         for document in launches(run):
-            shared = _shared(server, document) if document.name == server.document.name else ()
+            serves = ("0",) if server.devices is None else server.devices
+            is_beside = document.name == server.document.name
+            trains = _trains_on(run, document) if is_beside else ()
+            shared = tuple(each for each in trains if each in serves)
             if shared:
                 yield _collides(server, shared, asking[0])
                 break
@@ -91,14 +103,22 @@ def _is_server(run: LintContext, mode: Place | None) -> bool:
     return mode.value == "server" if mode is not None else run.runs("trl>=0.16,<1") is True
 
 
-def _shared(server: _Server, document: Document) -> tuple[str, ...]:
-    """The devices of both; a program that is given none begins with device 0."""
-    visible = variable(document, _VISIBLE)
-    if is_unknown(document, f"environment.{_VISIBLE}"):
+def _trains_on(run: LintContext, document: Document) -> tuple[str, ...]:
+    """The devices of the training, by its launcher or the variable; empty: unknown.
+
+    A program that is given none begins with device 0.
+    """
+    if any(is_unknown(document, each) for each in (f"environment.{_VISIBLE}", "flags.gpu_ids")):
         return ()
-    trains = ("0",) if visible is None else listed(visible) or ()
-    serves = ("0",) if server.devices is None else server.devices
-    return tuple(each for each in trains if each in serves)
+    if document.get("flags.config_file") is not None and not any(True for _ in run.of(_FILE)):
+        return ()
+    picked, chosen = selection(document), gpu_ids(run, document)
+    if picked is not None:
+        return picked[1] or ()
+    if chosen is not None and chosen.value != "all":
+        return listed(chosen) or ()
+    visible = variable(document, _VISIBLE)
+    return ("0",) if visible is None else listed(visible) or ()
 
 
 def _collides(server: _Server, shared: tuple[str, ...], asking: Place) -> Finding:

@@ -135,7 +135,7 @@ def visible_devices_overridden(run: LintContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES is set before a launcher that has its own selection."""
     for document in launches(run, "deepspeed"):
         visible = variable(document, "CUDA_VISIBLE_DEVICES")
-        names, found = listed(visible), _selection(document)
+        names, found = listed(visible), selection(document)
         if visible is None or names is None or found is None or names == found[1]:
             continue
         place, taken = found
@@ -155,7 +155,7 @@ def visible_devices_overridden(run: LintContext) -> Iterator[Finding]:
 def _of_accelerate(run: LintContext) -> Iterator[Finding]:
     """accelerate overwrites the variable with `gpu_ids`."""
     for document in launches(run, "accelerate"):
-        visible, chosen = variable(document, "CUDA_VISIBLE_DEVICES"), _gpu_ids(run, document)
+        visible, chosen = variable(document, "CUDA_VISIBLE_DEVICES"), gpu_ids(run, document)
         names, taken = listed(visible), listed(chosen)
         if visible is None or chosen is None or taken in (None, ("all",)) or names == taken:
             continue
@@ -167,11 +167,12 @@ def _of_accelerate(run: LintContext) -> Iterator[Finding]:
         )
 
 
-def _gpu_ids(run: LintContext, document: Document) -> Place | None:
+def gpu_ids(run: LintContext, document: Document) -> Place | None:
+    """The devices that accelerate chooses, as its flag or its file lists them."""
     return document.get("flags.gpu_ids") or run.said("accelerate", "gpu_ids")
 
 
-def _selection(document: Document) -> tuple[Place, tuple[str, ...] | None] | None:
+def selection(document: Document) -> tuple[Place, tuple[str, ...] | None] | None:
     """The flag that overrides the variable, and its devices."""
     include = document.get("include")
     if include is not None and isinstance(include.value, list):
