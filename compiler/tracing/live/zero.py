@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.ir.slots import Zero
@@ -46,7 +47,10 @@ from tunec.schemas.frozen import replace
 _SHARDED: Final = 3
 """The stage of ZeRO that splits parameters."""
 _READ: Final = 1024
-"""The most elements of a host tensor whose numbers may be read."""
+"""The most elements of a host tensor whose numbers may be read, where they come from a device."""
+_MADE: Final = 1 << 20
+"""The most elements of a host tensor that is made there, such as the places of a picture's parts,
+by which towers divide what they attend to."""
 
 
 def trace_zero(subject: Subject) -> Storages:
@@ -89,7 +93,8 @@ def trace_zero(subject: Subject) -> Storages:
 class HostAnswers:
     """Stand-ins for host memory: tensors that DeepSpeed copies to the CPU, or makes there.
 
-    Small tensors hold zeros, because their numbers are read; large ones have no data either.
+    Small tensors hold numbers, because these are read: zeros where they come from a device. Large
+    ones have no data either.
     Tensors that DeepSpeed itself makes on the meta device, to remember shapes, take no memory.
     """
 
@@ -107,9 +112,12 @@ class HostAnswers:
 
     def _on_host(self, func: Any, args: Any, kwargs: Any) -> Any:
         made = func(*args, **(kwargs | {"device": "meta"}))
-        if made.numel() > _READ:
+        comes = any(each.is_meta for each in tree_leaves(args) if isinstance(each, torch.Tensor))
+        if made.numel() > (_READ if comes else _MADE):
             return self.storages.overlook(made)
-        return torch.zeros(made.shape, dtype=made.dtype, device="cpu")
+        if comes:
+            return torch.zeros(made.shape, dtype=made.dtype, device="cpu")
+        return func(*args, **kwargs)
 
 
 def fullest_rank(subject: Subject) -> int:
