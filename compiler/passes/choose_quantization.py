@@ -67,7 +67,42 @@ def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
         slot("precision.compute"),
     )
     _say_storage(scribe, chosen, compute)
+    if quantised:
+        _report_head(scribe)
     return scribe.outcome()
+
+
+_HEADS_TOO: Final = Version("5.0")
+"""The first release of transformers that keeps the last parameter by its name, which in a head with
+a bias is no module's (to 5.23 quantizers/base.py `get_keys_to_not_convert`; 4.x keeps the last
+module)."""
+
+
+_UNTRAINABLE: Final = (
+    "with transformers 5.23.0 and bitsandbytes 0.50.2, PEFT 0.21.2 was seen to end in "
+    "`only Tensors of floating point dtype can require gradients`"
+)
+
+
+def _report_head(scribe: Scribe) -> None:
+    """Report a classifier's head that is quantised with its base, so that PEFT cannot train it."""
+    model, running = scribe.facts.model.architecture, scribe.facts.versions.get("transformers")
+    if not model.new or (running is not None and Version(running) < _HEADS_TOO):
+        return
+    last = model.modules[-1]
+    if last.path == model.head and not last.bias:
+        return
+    names = sorted({path.partition(".")[0] for path in model.new})
+    scribe.report(
+        "head-in-few-bits",
+        "warning",
+        f"transformers {running or '5'} quantises the new head too ({', '.join(names)}), which "
+        "PEFT then cannot train: the run ends before its first step",
+        "method",
+        notes=(_UNTRAINABLE,),
+        help=f"give BitsAndBytesConfig `llm_int8_skip_modules={json.dumps(names)}` in the training "
+        "script; or keep the base in its own dtype: `--set method=lora`",
+    )
 
 
 _LIKE_WEIGHTS: Final = Version("0.10"), Version("0.26")

@@ -114,3 +114,26 @@ def test_a_task_is_one():
         spec_of(**task(task={"sequence_classification": {}, "token_classification": {}}))
     )
     assert loaded.spec is None
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "release", "told"),
+    [
+        ("roberta-base", "sequence_classification", "5.23.0", ["classifier"]),
+        ("deberta-v3-base", "sequence_classification", "5.0.0", ["classifier", "pooler"]),
+        ("roberta-base", "sequence_classification", "4.57.6", []),
+        ("qwen2.5-0.5b", "sequence_classification", "5.23.0", []),
+        ("qwen2.5-0.5b", "token_classification", "5.23.0", ["score"]),
+    ],
+)
+def test_a_head_with_a_bias_is_quantised_with_its_base(model, task, release, told):
+    found = planned(
+        model=model,
+        method="qlora",
+        task={task: {"labels": 3}},
+        data={"train": "train.jsonl", "samples": 1000, "sequence": 256},
+        software={"transformers": release},
+    )
+    helps = [each.help for each in found.diagnostics if each.id == "head-in-few-bits"]
+    assert len(helps) == bool(told)
+    assert all(f"llm_int8_skip_modules={json.dumps(told)}" in each for each in helps)

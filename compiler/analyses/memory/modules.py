@@ -163,12 +163,12 @@ def tower_of(modules: Iterable[Module]) -> tuple[Module, ...]:
 
 
 def quantizes(workload: Workload, module: Module) -> bool:
-    """Whether the module's weight is stored quantised."""
+    """Whether the module's weight is stored quantised; a new head is trained, and cannot be."""
     return (
         workload.quantization.format != "none"
         and (module.kind == "linear" or ("experts." in module.path and experts_apart(workload)))
         and module.part in QUANTIZED_PARTS
-        and module.path != workload.architecture.head
+        and module.path not in (workload.architecture.head, *workload.architecture.new)
         and not (workload.architecture.family in _T5 and module.path.endswith(_LEFT_OF_T5))
     )
 
