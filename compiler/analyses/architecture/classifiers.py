@@ -137,6 +137,11 @@ def has_head(family: str, kind: ClassifierKind) -> bool:
     return bool(_layers(family, kind))
 
 
+def has_biased_head(family: str, kind: ClassifierKind) -> bool:
+    """Whether a family's head is known, and its last projection has a bias."""
+    return any(each.bias for each in _layers(family, kind)[-1:])
+
+
 def _layers(family: str, kind: ClassifierKind) -> tuple[_Layer, ...]:
     if kind == "sequence-classifier":
         return _SCORE if family in _SEQUENCES_SCORED else _SEQUENCE.get(family, ())
