@@ -9,6 +9,7 @@ from packaging.version import Version
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.ledger import Origin
 from tunec.compiler.ir.plan import Draft
+from tunec.compiler.passes.choose_adapter import NO_GRADIENT
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, slot, spec
 from tunec.schemas.hardware.profile import Device
 from tunec.schemas.models.published_form import TITLES
@@ -78,12 +79,6 @@ a bias is no module's (to 5.23 quantizers/base.py `get_keys_to_not_convert`; 4.x
 module)."""
 
 
-_UNTRAINABLE: Final = (
-    "with transformers 5.23.0 and bitsandbytes 0.50.2, PEFT 0.21.2 was seen to end in "
-    "`only Tensors of floating point dtype can require gradients`"
-)
-
-
 def _report_head(scribe: Scribe) -> None:
     """Report a classifier's head that is quantised with its base, so that PEFT cannot train it."""
     model, running = scribe.facts.model.architecture, scribe.facts.versions.get("transformers")
@@ -99,7 +94,7 @@ def _report_head(scribe: Scribe) -> None:
         f"transformers {running or '5'} quantises the new head too ({', '.join(names)}), which "
         "PEFT then cannot train: the run ends before its first step",
         "method",
-        notes=(_UNTRAINABLE,),
+        notes=(NO_GRADIENT,),
         help=f"give BitsAndBytesConfig `llm_int8_skip_modules={json.dumps(names)}` in the training "
         "script; or keep the base in its own dtype: `--set method=lora`",
     )
