@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from tunec.compiler.analyses.trainable import modules_to_save
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
@@ -18,12 +19,13 @@ from tunec.compiler.lints.facts.lora import (
     loras,
 )
 from tunec.compiler.lints.facts.model import HEADS, parts
+from tunec.compiler.lints.facts.precision import QUANTISED, Base, quantised
 from tunec.compiler.lints.facts.sharding import stage_of
 from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 if TYPE_CHECKING:
-    from tunec.schemas.models.architecture import Module
+    from tunec.schemas.models.architecture import Architecture, Module
 
 
 @rule("warning", "silent", consumers=("peft",), reads=lora_keys("modules_to_save"))
@@ -104,6 +106,39 @@ def modules_to_save_missing(run: LintContext) -> Iterator[Finding]:
                 (f"its embedding is {tree.embedding}, its head {tree.head}",),
                 f"write {last(tree.embedding)} and {last(tree.head)}",
             )
+
+
+_BITSANDBYTES: Final = frozenset({"nf4", "fp4", "int8"})
+
+
+@rule("error", "init", consumers=("peft",), reads=(*QUANTISED, *lora_keys("modules_to_save")))
+def saved_module_quantised(run: LintContext) -> Iterator[Finding]:
+    """`modules_to_save` names linear layers that bitsandbytes stores in 4 or 8 bits."""
+    base = quantised(run)
+    if base is None or base.form not in _BITSANDBYTES or run.model is None or _skips(base):
+        return
+    tree = run.model.architecture
+    for lora in adapters(run):
+        at = lora.place("modules_to_save")
+        stored = [each for each in lora.saved if is_plain(each) and _is_stored(tree, each)]
+        if at is not None and stored:
+            yield Finding(
+                f"{quoted(stored, 'and')} of modules_to_save is stored in few bits",
+                (at.label("cannot be trained in full"), *also(base.place, base.form)),
+                ("only Tensors of floating point dtype can require gradients",),
+                "put it among the adapter's targets instead, or load the base in 16 bits",
+            )
+
+
+def _skips(base: Base) -> bool:
+    """Whether a file leaves modules out of quantisation."""
+    block = base.place.path.rpartition(".")[0]
+    return bool(block) and base.document.get(f"{block}.llm_int8_skip_modules") is not None
+
+
+def _is_stored(tree: "Architecture", name: str) -> bool:
+    found = modules_to_save(tree, (name,))
+    return any(m.kind == "linear" and m.part == "text" and m.path != tree.head for m in found)
 
 
 _EMBEDDINGS = frozenset({"embed_tokens", "wte", "word_embeddings", "embed_in", "tok_embeddings"})
