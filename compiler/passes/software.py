@@ -77,10 +77,22 @@ transformers 4 makes for adapters, and which is empty: the first step fails with
 (hiyouga/LlamaFactory#10144; run with transformers 4.57.6, deepspeed 0.18.4 and 0.18.9)."""
 
 
+_SLOW_CONVOLUTIONS: Final = "2.9"
+"""The torch that runs convolutions over three dimensions many times slower than 2.8 and 2.10 do
+(pytorch/pytorch#166122); LLaMA-Factory 0.9.5 refuses it for such models."""
+
+
 def _failing(facts: Facts, draft: Draft) -> str:
     """The first release of torch with which the run would fail; empty: none is known."""
-    is_sharded = draft.parallel.engine == "deepspeed"
-    return _COUNTING_GROUPS if is_sharded and _drops_a_group(facts, draft) else ""
+    if draft.parallel.engine != "deepspeed" or not _drops_a_group(facts, draft):
+        return ""
+    modules = facts.model.architecture.modules
+    is_slow = any(each.kind == "conv" and len(each.shape) == _CONV3D for each in modules)
+    return _SLOW_CONVOLUTIONS if is_slow else _COUNTING_GROUPS
+
+
+_CONV3D: Final = 5
+"""The dimensions of the weight of a convolution over time, height and width."""
 
 
 def _drops_a_group(facts: Facts, draft: Draft) -> bool:
@@ -201,7 +213,9 @@ def _why(
         return f"the release {who}; its build {build.name} has kernels for {weakest.title}"
     taken = "the usual release" if build.release == USUAL else "the newest release"
     if failing:
-        taken = f"the newest release before {failing}, from which on adapters fail under DeepSpeed,"
+        slow = " (2.9 runs its Conv3d slowly)" if failing == _SLOW_CONVOLUTIONS else ""
+        until = f"before {_COUNTING_GROUPS}, from which on adapters fail under DeepSpeed"
+        taken = f"the newest release {until}{slow},"
     return f"{taken} with kernels for {weakest.title}"
 
 

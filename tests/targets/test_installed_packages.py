@@ -132,6 +132,7 @@ def test_simpletuner_comes_with_a_transformers_whose_names_it_imports(release, h
     [
         ("huggingface@4.57", {}, "2.9.1+cu128"),
         ("huggingface@4.57", {"hardware": "v100-32g-x4"}, "2.9.1+cu128"),
+        ("llamafactory", {"model": "Qwen/Qwen2.5-VL-7B-Instruct"}, "2.8.0+cu128"),
         ("huggingface@4.57", {"engine": "ddp"}, "2.13.0+cu130"),
         ("huggingface@4.57", {"method": "full"}, "2.13.0+cu130"),
         ("huggingface@4.57", {"software": {"torch": "2.11.0"}}, "2.11.0+cu130"),

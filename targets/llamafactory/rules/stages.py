@@ -320,7 +320,7 @@ def torch_with_slow_convolutions(run: LintContext) -> Iterator[Finding]:
     is_refused = run.runs("llamafactory>=0.9.5") and run.runs(_SLOW)
     if at is not None and is_refused and _SEEING.search(str(at.value)):
         yield Finding(
-            f"LLaMA-Factory refuses {at.value} under torch {run.release('torch')}",
+            f"LLaMA-Factory refuses {at.value} under {run.release('torch')}",
             (at.label("has a Conv3d"),),
             ("torch 2.9 runs Conv3d many times slower than 2.8 and 2.10: ValueError",),
             "install torch 2.8, or 2.10 and later",
