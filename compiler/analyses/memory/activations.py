@@ -224,12 +224,11 @@ def part_activations(
     if run.keeps_inputs and not widths.trained:
         adapters += _inputs(workload, part, only, rows, widths) / layers
     one = [adapters + _layer_kept(workload, run, part, s, widths, keys) for s in stacks]
-    done = partial(_adapters, workload, inside, rows, widths, after_attention=True)
+    gone = partial(_released, workload, inside, rows, widths, layers)
     how = {"recomputed": run.checkpointed, "padded": run.padded, "alone": run.alone}
-    working = working_of(stacks, widths, keys, one, lambda: done() / layers, **how)
-    begun = working_of(stacks[:1], widths, keys, one[:1], lambda: done() / layers, **how)
-    begun = tokens * (one[0] + begun)
-    working += run.checkpointed * run.reentrant * reentrant_working(stacks[0], widths)
+    working = working_of(stacks, widths, keys, one, gone, **how)
+    begun = working_of(stacks[:1], widths, keys, one[:1], gone, **how) if widths.biased else 0.0
+    working += reentrant_working(stacks[0], widths) if run.checkpointed and run.reentrant else 0
     forward = max(forward_working(stack, widths, keys) for stack in stacks)
     expanding = max(expanding_working(stack, widths) for stack in stacks)
     inputs = inputs_waiting(stacks, widths, nested=run.nested)
@@ -249,7 +248,7 @@ def part_activations(
     return Activations(
         kept=kept(part, held, split, offload=run.offload),
         last_layer={name: at_last(held, split)},
-        first_layer={name: held.inputs + (begun if widths.biased else layer)},
+        first_layer={name: held.inputs + (tokens * (one[0] + begun) if widths.biased else layer)},
         one_layer={name: held.most + held.inputs},
         forward={f"{part} forward pass": tokens * forward},
         begun={name: layer + others},
@@ -369,6 +368,17 @@ def _is_inside(module: Module, part: Part, half: Half) -> bool:
 def _rows(module: Module, tokens: float) -> float:
     """How often a module runs per token; without text, the module's positions per token."""
     return module.positions / tokens if module.positions else module.calls
+
+
+def _released(
+    workload: Workload,
+    inside: Callable[[Module], bool],
+    rows: Callable[[Module], float],
+    widths: Arithmetic,
+    layers: int,
+) -> float:
+    """Bytes per token that a layer's adapters release before its attention is differentiated."""
+    return _adapters(workload, inside, rows, widths, after_attention=True) / layers
 
 
 def _adapters(

@@ -43,6 +43,13 @@ def maker(calls: Calls, call: Call, argument: str) -> Site | None:
     return before[-1] if before and before[-1].arms == call.site.arms else None
 
 
+def made_for(calls: Calls, call: Call, argument: str) -> Site | None:
+    """The call that makes an argument: inline, or before this one and held by a variable."""
+    inline, site = _keyword(call, argument), maker(calls, call, argument)
+    mine = (each for each in calls.module.sites if each is site or each.call is inline)
+    return next(mine, None)
+
+
 def origin(calls: Calls, site: Site) -> str | None:
     """The name of what a site calls, by its imports."""
     return calls.values.origin_of(site.call.func, site.scope)
@@ -77,9 +84,7 @@ def _trainers(run: LintContext) -> Iterator[tuple[Document, Calls, Call, Given]]
 
 def _arguments(calls: Calls, call: Call) -> Given | None:
     """The keywords of a trainer's `args`, which is made inline or held by a variable."""
-    inline, site = _keyword(call, "args"), maker(calls, call, "args")
-    mine = (each for each in calls.module.sites if each is site or each.call is inline)
-    made = next(mine, None)
+    made = made_for(calls, call, "args")
     name = "" if made is None else origin(calls, made) or ""
     is_its = name.startswith(_PACKAGES) and name.endswith(_CLASSES)
     if (

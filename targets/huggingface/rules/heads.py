@@ -14,7 +14,7 @@ from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.python_files import calls_of
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.models.architecture import ClassifierKind
-from tunec.targets.huggingface.rules.calls import maker, origin
+from tunec.targets.huggingface.rules.calls import made_for, origin
 
 _LOADS: Final = {
     f"transformers.AutoModel{end}.from_pretrained": kind for end, kind in SUFFIXES.items()
@@ -56,10 +56,7 @@ def _loads(run: LintContext) -> Iterator[tuple[Call, ClassifierKind, Node, Calls
 
 def _quantises_all(calls: Calls, call: Call) -> bool:
     """Whether a model is loaded in 4 or 8 bits, and no module is left out of it."""
-    given = next((each.value for each in call.site.call.keywords if each.arg == _GIVEN), None)
-    held = maker(calls, call, _GIVEN)
-    inline = (each for each in calls.module.sites if each.call is given)
-    made = held or next(inline, None)
+    made = made_for(calls, call, _GIVEN)
     if made is None or origin(calls, made) != _BITS:
         return False
     words = {each.arg: each.value for each in made.call.keywords}
