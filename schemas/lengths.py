@@ -29,7 +29,8 @@ class MeasuredBy(Shape):
     """The tokenizer that counted the tokens."""
 
     model: str
-    """The model that was named; empty if a folder was named."""
+    """The model that was named, a folder relative to the file of lengths; empty: only a folder of a
+    tokenizer was named."""
     sha256: _Digest | None
     """Digest of tokenizer.json; none: tokens were estimated from characters."""
     template_sha256: _Digest | None = None

@@ -33,6 +33,8 @@ from tunec.schemas.source import COMMAND_LINE, Span
 from tunec.schemas.spec import InlineModel
 from tunec.schemas.training_data import parts
 
+_NO_LENGTHS: Final = "data.lengths=null"
+"""The spec's own lengths are not read: its file is what is measured, and may not be there yet."""
 _BATCH: Final = 8
 """Samples in a batch if there is no plan: a usual number."""
 
@@ -135,7 +137,7 @@ def _loaded(options: Namespace, session: Session) -> Loaded | None:
         raise Misuse("--sequence and --batch are the plan's where --spec is given")
     return load_spec(
         Path(options.spec),
-        overrides=options.overrides,
+        overrides=(*options.overrides, _NO_LENGTHS),
         hardware=options.hardware,
         targets=session.registry.names(),
         allow_outside=options.allow_outside,

@@ -217,7 +217,7 @@ def kept(measured: SampleLengths, tokenizer: MeasuredBy, beside: Path) -> KeptLe
     lengths = measured.lengths(is_estimate=tokenizer.sha256 is None)
     files = [
         MeasuredFile(
-            path=Path(os.path.relpath(source.path.resolve(), beside.resolve())).as_posix(),
+            path=_from(beside, source.path),
             bytes=size,
             sha256=digest,
             samples=samples,
@@ -225,15 +225,22 @@ def kept(measured: SampleLengths, tokenizer: MeasuredBy, beside: Path) -> KeptLe
         )
         for source, size, digest, samples in measured.files
     ]
+    model = tokenizer.model
+    named = _from(beside, Path(model)) if model and Path(model).exists() else model
     return KeptLengths(
         tunec_lengths=1,
         files=tuple(files),
-        tokenizer=tokenizer,
+        tokenizer=tokenizer.model_copy(update={"model": named}),
         form=measured.form.name,
         counts=lengths.counts,
         answers=lengths.answers,
         order=lengths.order,
     )
+
+
+def _from(folder: Path, path: Path) -> str:
+    """A path relative to a folder."""
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
 def text_of(found: KeptLengths) -> str:

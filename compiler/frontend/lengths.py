@@ -28,6 +28,7 @@ _AT: Final = ("data", "lengths")
 _MEAN: Final = re.compile(r"mean\s+([1-9]\d*)", re.ASCII)
 _MOST_READ: Final = 2**26
 """Bytes up to which a data file is read to detect changes; for larger files the size decides."""
+_HOW: Final = "measure it: `tunec data --spec SPEC -o FILE`; or write `mean 1200`, or a histogram"
 _MOST: Final = 2**31
 """No sample has more tokens, and no row of a histogram has more samples."""
 
@@ -69,9 +70,7 @@ def check_lengths(data: Mapping[str, Any], tree: Node, project: Project) -> Spec
             faults=(lies_outside(str(said), fault, place(descend(tree, _AT)[0]), _AT),)
         )
     except (Unreadable, OSError) as fault:
-        hint = (
-            near_files(project.base / str(said)) or "write `mean 1200`, a histogram, or a JSON file"
-        )
+        hint = near_files(project.base / str(said)) or _HOW
         return SpecLengths(faults=(_fault(f"cannot read `{said}`: {fault}", hint, tree),))
     except (_Unusable, ValueError, RecursionError) as fault:
         hint = "give the number of samples for each length: `{800: 1500, 2400: 500}`"
@@ -133,7 +132,9 @@ def _stale(
 ) -> Iterator[Diagnostic]:
     """Report a file of lengths that belongs to other data, or to another model's tokenizer."""
     model, named = data.get("model"), kept.tokenizer.model
-    if isinstance(model, str) and named and _weights(named) != _weights(model):
+    folders = (path.parent / named, project.base / str(model))
+    is_folder = os.path.normpath(folders[0]) == os.path.normpath(folders[1])
+    if isinstance(model, str) and named and not is_folder and _weights(named) != _weights(model):
         why = f"it was measured with the tokenizer of {named}, and the model is {model}"
         yield _warning(why, tree)
     train = frozenset(_train(data["data"].get("train"), project.base))
@@ -188,7 +189,7 @@ def _warning(why: str, tree: Node) -> Diagnostic:
         "warning",
         f"the file of data.lengths is stale: {why}",
         (Label("", place(at), dotted(_AT)),),
-        help="run `tunec data` again",
+        help="measure it again: `tunec data --spec SPEC -o FILE`",
     )
 
 

@@ -297,8 +297,12 @@ def _also_train(scribe: Scribe, lora: Lora, at: str) -> None:
     names, why = _extras(scribe, lora)
     names = scribe.say("adapter.also_train", names, why, spec(f"{at}.also_train"))
     architecture = scribe.facts.model.architecture
-    unknown = [name for name in names if not modules_to_save(architecture, (name,))]
-    if unknown:
+    absent = [name for name in names if not modules_to_save(architecture, (name,))]
+    head = f".{architecture.head}" if architecture.tied else ""
+    tied = [name for name in absent if head.endswith(f".{name}")]
+    if tied:
+        _refuse_tied(scribe, tied[0], at)
+    if unknown := [name for name in absent if name not in tied]:
         scribe.error(
             "E0605",
             f"{scribe.facts.model.path} has no module named {', '.join(map(repr, unknown))}",
@@ -306,6 +310,19 @@ def _also_train(scribe: Scribe, lora: Lora, at: str) -> None:
             help=f"`--set {place}=[]`, or name it by the end of its path: `lm_head`",
         )
     _refuse_quantised(scribe, names, at)
+
+
+def _refuse_tied(scribe: Scribe, name: str, at: str) -> None:
+    """Report an error for a head without a weight of its own, of which PEFT would train a copy."""
+    end = scribe.facts.model.architecture.embedding.rpartition(".")[2]
+    scribe.error(
+        "E0605",
+        f"{name} of {scribe.facts.model.path} has no weight of its own: it shares that of {end} "
+        "(`tie_word_embeddings`)",
+        (place := scribe.place("adapter.also_train", f"{at}.also_train")),
+        notes=("PEFT would train a copy, which comes apart from the embedding",),
+        help=f"`--set {place}=[]`",
+    )
 
 
 def _refuse_quantised(scribe: Scribe, names: tuple[str, ...], at: str) -> None:

@@ -3,6 +3,7 @@
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, model
+from tunec.schemas.models.architecture import Architecture
 
 
 def choose_attention(facts: Facts, draft: Draft) -> Outcome:
@@ -21,7 +22,7 @@ def choose_attention(facts: Facts, draft: Draft) -> Outcome:
         Option(
             "flash_attention_2",
             "the flash-attn package's kernels",
-            _flash_refused(architecture.eager, weakest.compute_capability, draft.precision.compute),
+            _flash_refused(architecture, weakest.compute_capability, draft.precision.compute),
             (device(weakest.name, "compute_capability"),),
         ),
         Option("eager", "plain matrix products; keeps every score", None, (model("config"),)),
@@ -40,12 +41,14 @@ def _fused_refused(eager: bool, softcap: bool) -> str | None:
     return "it cannot cap attention scores, which this model does" if softcap else None
 
 
-def _flash_refused(eager: bool, capability: tuple[int, int] | None, compute: str) -> str | None:
+def _flash_refused(
+    architecture: Architecture, capability: tuple[int, int] | None, compute: str
+) -> str | None:
     """Why FlashAttention 2 cannot run: its README asks for Ampere or newer, and fp16 or bf16.
 
     The package's kernels lack attention sinks (transformers 5.23 models/gpt_oss).
     """
-    if eager:
+    if architecture.eager and not architecture.flash:
         return "the model's class takes none of its kernels (`_compatible_flash_implementations`)"
     if capability is not None and capability < (8, 0):
         return f"flash-attn 2 needs compute capability 8.0, not {capability[0]}.{capability[1]}"

@@ -58,13 +58,27 @@ def _launcher(scribe: Scribe, draft: Draft) -> None:
             scribe.place("launch.launcher", "launcher"),
             help="use accelerate, whose file configures the trainer",
         )
-    several = draft.parallel.world > 1 and draft.parallel.engine != "none"
-    if chosen == "python" and several and not scribe.facts.starts_workers:
+    if chosen == "python" and not scribe.facts.starts_workers:
+        _alone(scribe, draft)
+
+
+def _alone(scribe: Scribe, draft: Draft) -> None:
+    """Report an error if the plan needs more than the one process that python starts."""
+    engine = draft.parallel.engine
+    if draft.parallel.world > 1 and engine != "none":
         scribe.error(
             "E0803",
             f"python starts one process, but the plan has {draft.parallel.world}",
             scribe.place("launch.launcher", "launcher"),
             help="use torchrun, deepspeed or accelerate",
+        )
+    elif engine == "deepspeed" and scribe.facts.spec.run.script is None:
+        scribe.error(
+            "E0803",
+            "python starts no group of processes, which DeepSpeed joins even if it is alone",
+            scribe.place("launch.launcher", "launcher"),
+            notes=("it would look for one by mpi4py, and end where that is not installed",),
+            help="use deepspeed, torchrun or accelerate",
         )
 
 

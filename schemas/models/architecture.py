@@ -273,6 +273,8 @@ class Architecture(Struct, frozen=True, dict=True):
     """Bytes that the language model keeps outside its layers, up to the final norm's output."""
     eager: bool = False
     """Whether its class supports none of torch's fused attention."""
+    flash: bool = False
+    """Whether a class that is `eager` takes FlashAttention 2 all the same."""
     unpacked: str = ""
     """Why its class cannot run on weights that bitsandbytes has packed; "": no obstacle is
     known."""

@@ -11,6 +11,7 @@ from tunec.compiler.dataset.forms import FORMS, RecordNotOfForm, form_of, sample
 from tunec.compiler.dataset.measuring import Source, measure
 from tunec.compiler.dataset.templates import ChatTemplate
 from tunec.compiler.dataset.tokenizers import find
+from tunec.schemas.models.catalogue import card
 
 TEMPLATE = (
     "{{ bos_token }}{% if tools %}{{ tools | tojson }}{% endif %}"
@@ -235,6 +236,23 @@ def test_lengths_of_a_spec_are_measured_kept_and_used(tunec, trained, folder):
         file.write("\n" + json.dumps({"messages": CHAT}))
     assert tunec(*again, "--tokenizer", folder, "--check", kept).code == 1
     assert "lengths-stale" in tunec("plan", spec, "--set", "data.lengths=lengths.json").err
+
+
+def test_a_spec_may_name_the_file_of_lengths_before_it_is_there(tunec, trained, folder):
+    """The spec's model is a folder beside it, and the file is the one of another run later."""
+    shutil.copytree(folder, trained / "mine")
+    (trained / "mine" / "config.json").write_text(json.dumps(card("llama-3.2-1b").config))
+    spec, kept = trained / "spec.yaml", trained / "lengths.json"
+    said = spec.read_text("utf-8").replace("model: llama-3.2-1b", "model: ./mine")
+    spec.write_text(said.replace("data: {", "data: {lengths: lengths.json, "), "utf-8")
+    early = tunec("plan", spec)
+    assert (early.code, "tunec data --spec SPEC -o FILE" in early.err) == (1, True)
+    for changed in ("", json.dumps({"messages": CHAT})):
+        with (trained / "train.jsonl").open("a", encoding="utf-8") as file:
+            file.write("\n" + changed)
+        told = tunec("data", "--spec", spec, "-o", kept)
+        assert (told.code, "lengths-stale" in told.err) == (0, False), told.err
+        assert "lengths-stale" not in tunec("plan", spec).err
 
 
 def test_only_the_first_samples_that_a_spec_takes_are_measured(tunec, trained, folder):

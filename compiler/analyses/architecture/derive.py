@@ -84,6 +84,12 @@ def _is_asked(config: Mapping[str, Any], key: _Key | None) -> bool:
 
 _FAMILY_KEYS: Final = ("model_type", "_class_name", "model_class")
 """Keys that name the family in configs of transformers, diffusers and SwissArmyTransformer."""
+EAGER_FAMILIES: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(("bloom", "codegen", "mpt"), False),
+    **dict.fromkeys(("gptj", "gpt_neo"), True),
+}
+"""Families whose class refuses to be loaded with `sdpa`, with whether it takes FlashAttention 2:
+transformers 5.23 modeling_utils.py `_sdpa_can_dispatch`, `_flash_attn_can_dispatch`."""
 _ACTIVATION_KEYS: Final = ("activation_function", "hidden_act")
 """Keys of a config with the name of a feed-forward's activation."""
 _READ_OFF: Final = {"llava": "pixtral"}
@@ -128,6 +134,8 @@ def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -
         dropout=dropout,
         activation=str(named),
         layer_classes=layer_classes(config),
+        eager=architecture.eager or family in EAGER_FAMILIES,
+        flash=EAGER_FAMILIES.get(family, False),
     )
 
 

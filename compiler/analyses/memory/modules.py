@@ -15,6 +15,7 @@ from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.analyses.architecture import rank_factor
+from tunec.compiler.analyses.architecture.derive import EAGER_FAMILIES
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import Quantization
 from tunec.schemas.models.architecture import Architecture, Kind, Module, Part
@@ -303,9 +304,6 @@ _QUICK_TOWERS: Final = frozenset({"llava", "llava_next", "qwen2_vl"})
 _NARROW_SCORES: Final = _ENCODER_DECODER | {"gpt2", "falcon", "bert", "roberta"}
 _WIDE_QUERIES: Final = frozenset({"gptj", "codegen", "gpt_neo"})
 """Families that multiply queries and keys in fp32 (`GPTJAttention._attn` and similar)."""
-_ALWAYS_EAGER: Final = _WIDE_QUERIES | {"bloom", "mpt"}
-"""Families that add a bias a head to scores of their own making (`BloomAttention.forward`,
-`MptAttention.forward`), or whose class says nothing of `_supports_sdpa`."""
 _EAGER_TOWERS: Final = frozenset({"minicpmv"})
 """openbmb/MiniCPM-Llama3-V-2_5 and MiniCPM-V-2_6 `modeling_minicpmv.py`, `init_vision_module`: the
 tower is `eager` unless the model asks for `flash_attention_2`."""
@@ -333,7 +331,7 @@ def flavour(family: str, part: Part) -> Flavour:
             crosses=family in _ENCODER_DECODER,
             norms_after=family in _NORMS_AFTER,
             norms_first=family in _NORMS_FIRST,
-            eager=family in _ALWAYS_EAGER,
+            eager=family in EAGER_FAMILIES,
             wide_queries=family in _WIDE_QUERIES,
             narrow_scores=family in _NARROW_SCORES,
         )
