@@ -8,12 +8,14 @@ from tunec.compiler.cli.options import (
     format_option,
     intent_options,
     new_command,
+    output_option,
     outside_option,
     place,
     policy_option,
     repeatable,
     set_option,
     settling_options,
+    switch,
     target_option,
 )
 from tunec.compiler.cli.proving_arguments import (
@@ -160,14 +162,12 @@ def _compile(commands: "Subparsers") -> None:
     set_option(parser)
     target_option(parser)
     policy_option(parser)
-    parser.add_argument("-o", "--output", type=place, metavar="DIR", help="output directory")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if the files in DIR differ"
-    )
-    parser.add_argument(
+    output_option(parser, "DIR", "output directory")
+    switch(parser, "--check", "write nothing; fail if the files in DIR differ")
+    switch(
+        parser,
         "--smoke",
-        action="store_true",
-        help="write beside each bundle a short one (DIR/smoke): two steps on the longest samples, "
+        "write beside each bundle a short one (DIR/smoke): two steps on the longest samples, "
         "an evaluation, a checkpoint, a resume",
     )
     format_option(parser)
@@ -182,15 +182,11 @@ def _plan(commands: "Subparsers") -> None:
         "value and reason, and the accounts of memory and time term by term.",
     )
     parser.add_argument("spec", metavar="SPEC", help="spec file")
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="show every slot, and the full accounts of memory and time",
-    )
-    parser.add_argument(
+    switch(parser, "--all", "show every slot, and the full accounts of memory and time")
+    switch(
+        parser,
         "--trace",
-        action="store_true",
-        help="run the plan's real model without weights, and show by how much its memory differs",
+        "run the plan's real model without weights, and show by how much its memory differs",
     )
     intent_options(parser)
     policy_option(parser)
@@ -231,11 +227,11 @@ def _card(commands: "Subparsers") -> None:
     parser.add_argument(
         "model", metavar="MODEL|CONFIG", help="a model's name, or the path of its config.json"
     )
-    parser.add_argument("-o", "--output", type=place, metavar="FILE", help="file to write")
-    parser.add_argument(
+    output_option(parser, "FILE", "file to write")
+    switch(
+        parser,
         "--trust-remote-code",
-        action="store_true",
-        help="run the Python files beside the config.json, where transformers has no class",
+        "run the Python files beside the config.json, where transformers has no class",
     )
     format_option(parser)
 
@@ -249,9 +245,7 @@ def _probe(commands: "Subparsers") -> None:
         "example:\n  tunec probe -o here.yaml && tunec plan spec.yaml --hardware here.yaml",
     )
     parser.add_argument("--name", default="", help="the cluster's name; default: the host's name")
-    parser.add_argument(
-        "-o", "--output", type=place, metavar="FILE", help="file to write; default: stdout"
-    )
+    output_option(parser, "FILE", "file to write; default: stdout")
     format_option(parser)
 
 
@@ -286,9 +280,7 @@ def _schema(commands: "Subparsers") -> None:
         default="spec",
         help="spec (default), fleet, policy, lint, cluster, device, model-card, prices, choice",
     )
-    parser.add_argument(
-        "-o", "--output", type=place, metavar="FILE", help="file to write; default: stdout"
-    )
+    output_option(parser, "FILE", "file to write; default: stdout")
     format_option(parser)
 
 
@@ -300,7 +292,7 @@ def _lsp(commands: "Subparsers") -> None:
         "An editor starts it and talks to it over stdin and stdout (install tunec[lsp]):\n"
         "docs/editor.md shows how VS Code, Neovim, Helix and Zed are set up.",
     )
-    parser.add_argument("--stdio", action="store_true", help="as some editors say; the only way")
+    switch(parser, "--stdio", "as some editors say; the only way")
 
 
 def _mcp(commands: "Subparsers") -> None:
@@ -336,13 +328,7 @@ def _init(commands: "Subparsers") -> None:
         "  tunec init > spec.yaml\n"
         "  tunec init --from train.sh ds_config.json --hardware a100-80g-x8 -o spec.yaml",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=place,
-        metavar="FILE",
-        help="file to write, with its JSON Schema beside it; default: stdout",
-    )
+    output_option(parser, "FILE", "file to write, with its JSON Schema beside it; default: stdout")
     parser.add_argument("--from", dest="files", metavar="FILE", nargs="+", help="existing configs")
     parser.add_argument("--model", help="a catalogue model; default for a new spec: llama-3.2-3b")
     parser.add_argument("--hardware", help="a catalogue name; default for a new spec: a100-80g-x1")

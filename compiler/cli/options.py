@@ -69,6 +69,16 @@ def place(text: str) -> str:
     return text
 
 
+def switch(parser: argparse._ActionsContainer, flag: str, what: str) -> None:
+    """A flag without a value."""
+    parser.add_argument(flag, action="store_true", help=what)
+
+
+def output_option(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
+    """`-o`, with a path that is not empty."""
+    parser.add_argument("-o", "--output", type=place, metavar=metavar, help=what)
+
+
 def format_option(parser: argparse.ArgumentParser) -> None:
     """`--format`."""
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format")
@@ -101,11 +111,7 @@ def set_option(parser: argparse.ArgumentParser) -> None:
 
 def outside_option(parser: argparse.ArgumentParser) -> None:
     """`--allow-outside`."""
-    parser.add_argument(
-        "--allow-outside",
-        action="store_true",
-        help="let files name others that lie outside their project",
-    )
+    switch(parser, "--allow-outside", "let files name others that lie outside their project")
 
 
 def settling_options(parser: argparse.ArgumentParser) -> None:
@@ -166,18 +172,17 @@ def run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--world-size", type=int, metavar="N", help="number of processes of the run"
     )
-    parser.add_argument(
+    repeatable(
+        parser,
         "--from",
-        dest="readers",
-        metavar="NAME[@VERSION]",
-        action="append",
-        default=[],
-        help="the program that reads the files, such as deepspeed or huggingface@4.44",
+        "readers",
+        "NAME[@VERSION]",
+        "the program that reads the files, such as deepspeed or huggingface@4.44",
     )
-    parser.add_argument(
+    repeatable(
+        parser,
         "--software",
-        metavar="NAME=VERSION",
-        action="append",
-        default=[],
-        help="an installed version, such as deepspeed=0.16, or its bounds: 'trl>=0.12,<0.20'",
+        "software",
+        "NAME=VERSION",
+        "an installed version, such as deepspeed=0.16, or its bounds: 'trl>=0.12,<0.20'",
     )

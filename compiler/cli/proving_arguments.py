@@ -6,6 +6,7 @@ from tunec.compiler.cli.options import (
     format_option,
     intent_options,
     new_command,
+    output_option,
     outside_option,
     place,
     policy_option,
@@ -16,6 +17,7 @@ from tunec.compiler.cli.options import (
     seconds,
     set_option,
     settling_options,
+    switch,
     target_option,
 )
 
@@ -66,9 +68,7 @@ def add_diff(commands: "Subparsers") -> None:
         choices=("breaking", "performance", "cosmetic"),
         help="exit with 1 for changes of this class or worse",
     )
-    parser.add_argument(
-        "--files", action="store_true", help="show the changes in the targets' files"
-    )
+    switch(parser, "--files", "show the changes in the targets' files")
     parser.add_argument(
         "--format",
         choices=("text", "json", "markdown"),
@@ -98,19 +98,15 @@ def add_verify(commands: "Subparsers") -> None:
     parser.add_argument(
         "--spec", metavar="SPEC", help="the spec that a directory was compiled from"
     )
-    parser.add_argument(
+    repeatable(
+        parser,
         "--sources",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="a clone of a trainer's repository that is on no package index; may be repeated; "
+        "sources",
+        "DIR",
+        "a clone of a trainer's repository that is on no package index; may be repeated; "
         "otherwise its pinned files are fetched",
     )
-    parser.add_argument(
-        "--allow-unchecked",
-        action="store_true",
-        help="exit with 0 even if something was not checked",
-    )
+    switch(parser, "--allow-unchecked", "exit with 0 even if something was not checked")
     parser.add_argument(
         "--time-limit",
         type=seconds,
@@ -144,9 +140,7 @@ def add_rehearse(commands: "Subparsers") -> None:
 
 
 def _offline_option(parser: "ArgumentParser") -> None:
-    parser.add_argument(
-        "--offline", action="store_true", help="fetch nothing; what is not here is not checked"
-    )
+    switch(parser, "--offline", "fetch nothing; what is not here is not checked")
 
 
 def add_lint(commands: "Subparsers") -> None:
@@ -167,20 +161,12 @@ def add_lint(commands: "Subparsers") -> None:
         "  tunec lint .",
     )
     reading_options(parser)
-    parser.add_argument(
-        "--allow",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="ignore the findings of this rule",
-    )
+    repeatable(parser, "--allow", "allow", "NAME", "ignore the findings of this rule")
     _settings_options(parser)
     parser.add_argument(
         "--baseline", metavar="FILE", help="ignore the findings listed in this file"
     )
-    parser.add_argument(
-        "--write-baseline", action="store_true", help="write all current findings to the baseline"
-    )
+    switch(parser, "--write-baseline", "write all current findings to the baseline")
     _fix_options(parser)
     parser.add_argument(
         "--fail-on",
@@ -206,21 +192,17 @@ def _settings_options(parser: "ArgumentParser") -> None:
         help="a tunec.toml, or a pyproject.toml with [tool.tunec]; default: the nearest one upward "
         "in the repository",
     )
-    settings.add_argument("--no-config", action="store_true", help="read no file of settings")
+    switch(settings, "--no-config", "read no file of settings")
 
 
 def _fix_options(parser: "ArgumentParser") -> None:
-    parser.add_argument(
+    switch(
+        parser,
         "--fix",
-        action="store_true",
-        help="apply the safe fixes, and show as a diff those that change what is trained",
+        "apply the safe fixes, and show as a diff those that change what is trained",
     )
-    parser.add_argument(
-        "--unsafe", action="store_true", help="with --fix: apply those that change it as well"
-    )
-    parser.add_argument(
-        "--diff", action="store_true", help="with --fix: write nothing, and show all as a diff"
-    )
+    switch(parser, "--unsafe", "with --fix: apply those that change it as well")
+    switch(parser, "--diff", "with --fix: write nothing, and show all as a diff")
 
 
 def add_trace(commands: "Subparsers") -> None:
@@ -264,18 +246,12 @@ def add_fleet(commands: "Subparsers") -> None:
     parser.add_argument("file", metavar="FILE", help="fleet file (`tunec schema fleet`)")
     parser.add_argument("-o", "--output", type=place, metavar="DIR", required=True, help="the tree")
     parser.add_argument("-j", "--jobs", type=positive, default=1, metavar="N", help="processes")
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="write nothing; list what differs and fail if anything does",
-    )
-    parser.add_argument(
-        "--prune", action="store_true", help="remove files in the tree that belong to no pair"
-    )
-    parser.add_argument(
+    switch(parser, "--check", "write nothing; list what differs and fail if anything does")
+    switch(parser, "--prune", "remove files in the tree that belong to no pair")
+    switch(
+        parser,
         "--overwrite",
-        action="store_true",
-        help="replace files that were edited since they were written; otherwise none is written",
+        "replace files that were edited since they were written; otherwise none is written",
     )
     outside_option(parser)
     parser.add_argument("--sort", metavar="COLUMN", help="order the summary by this column")
@@ -305,13 +281,7 @@ def add_report(commands: "Subparsers") -> None:
     )
     intent_options(parser)
     policy_option(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=place,
-        metavar="FILE",
-        help="file to write; default, or with -: stdout",
-    )
+    output_option(parser, "FILE", "file to write; default, or with -: stdout")
     format_option(parser)
 
 
@@ -348,14 +318,6 @@ def add_translate(commands: "Subparsers") -> None:
         "target to write, such as huggingface@5.23; may be repeated; or spec",
     )
     settling_options(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=place,
-        metavar="DIR",
-        help="output directory; with --to spec, the file",
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if the files in DIR differ"
-    )
+    output_option(parser, "DIR", "output directory; with --to spec, the file")
+    switch(parser, "--check", "write nothing; fail if the files in DIR differ")
     format_option(parser)

@@ -7,10 +7,11 @@ from tunec.compiler.cli.options import (
     format_option,
     intent_options,
     new_command,
-    place,
+    output_option,
     positive,
     repeatable,
     set_option,
+    switch,
     target_option,
 )
 
@@ -39,10 +40,8 @@ def add_calibrate(commands: "Subparsers") -> None:
     parser.add_argument("spec", metavar="SPEC", help="spec file of the run")
     parser.add_argument("runs", metavar="RUN", nargs="*", help="what the run left")
     intent_options(parser)
-    parser.add_argument(
-        "-o", "--output", type=place, metavar="FILE", help="write this file instead"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="write nothing")
+    output_option(parser, "FILE", "write this file instead")
+    switch(parser, "--dry-run", "write nothing")
     format_option(parser)
 
 
@@ -84,9 +83,7 @@ def add_choose(commands: "Subparsers") -> None:
     parser.add_argument(
         "--budget", metavar="DOLLARS", action=Once, help="only what costs at most so many dollars"
     )
-    parser.add_argument(
-        "--spot", action="store_true", help="compare spot prices instead of those on demand"
-    )
+    switch(parser, "--spot", "compare spot prices instead of those on demand")
     what = "only regions that match, such as us-east-1 or 'europe-*'; may be repeated"
     repeatable(parser, "--region", "regions", "REGION", what)
     what = "only this provider, such as aws, gcp, azure or lambda; may be repeated"
@@ -95,10 +92,8 @@ def add_choose(commands: "Subparsers") -> None:
     repeatable(parser, "--prices", "prices", "FILE", what)
     what = "try values in turn: path=2k..32k by doubling, or path=8,16,64; may be repeated"
     repeatable(parser, "--sweep", "sweeps", "PATH=VALUES", what)
-    parser.add_argument("--all", action="store_true", help="list every cluster that fits")
-    parser.add_argument(
-        "-o", "--output", type=place, metavar="FILE", help="page to write as well; `-` is stdout"
-    )
+    switch(parser, "--all", "list every cluster that fits")
+    output_option(parser, "FILE", "page to write as well; `-` is stdout")
     set_option(parser)
     target_option(parser)
     format_option(parser)
@@ -127,10 +122,10 @@ def add_data(commands: "Subparsers") -> None:
     )
     parser.add_argument("--template", metavar="FILE", help="a chat template, instead of its own")
     parser.add_argument("--text", metavar="COLUMN", help="the column of text, instead of `text`")
-    parser.add_argument(
+    switch(
+        parser,
         "--estimate",
-        action="store_true",
-        help="reckon tokens from characters: no tokenizer is needed, and plans call them estimates",
+        "reckon tokens from characters: no tokenizer is needed, and plans call them estimates",
     )
     parser.add_argument(
         "--sequence",
@@ -142,9 +137,7 @@ def add_data(commands: "Subparsers") -> None:
         "--batch", type=positive, metavar="N", help="samples of a batch; default: 8"
     )
     parser.add_argument("--spec", metavar="SPEC", help="plan this spec by the lengths")
-    parser.add_argument(
-        "-o", "--output", type=place, metavar="FILE", help="file of lengths to write"
-    )
+    output_option(parser, "FILE", "file of lengths to write")
     parser.add_argument(
         "--check", metavar="FILE", help="fail if this file of lengths is not what is measured now"
     )
