@@ -1,8 +1,8 @@
 """Ranges of releases, such as `>=4.40,<5.25`: the specifiers of PEP 440."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import eq, ge, le, ne
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from packaging.version import Version
@@ -72,6 +72,19 @@ def _sign(bound: str) -> str:
 
 parsed: Final = cached()(Version)
 """Parses a version in a table or a spec; raises packaging.version.InvalidVersion."""
+
+_Row = TypeVar("_Row")
+
+
+def row_at(version: Version, table: Sequence[tuple[str, _Row]], before: _Row | None = None) -> _Row:
+    """The row of a release in a table, oldest first, each of whose rows names its first release.
+
+    `before` holds for releases older than every row; by default the first row does.
+    """
+    rows = [row for since, row in table if version >= parsed(since)]
+    if rows:
+        return rows[-1]
+    return table[0][1] if before is None else before
 
 
 @cached(4096, lasting=True)

@@ -12,7 +12,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.values import is_same
-from tunec.compiler.releases import Package, Releases, parsed
+from tunec.compiler.releases import Package, Releases, parsed, row_at
 from tunec.compiler.start_commands import Start
 from tunec.schemas.data_paths import Media, Record
 from tunec.schemas.source import Span
@@ -81,8 +81,7 @@ class Entry(Struct, frozen=True):
 
     def defaults_at(self, version: Version) -> Mapping[str, Any]:
         """Slot values of an absent key in that version; empty if the consumer has none."""
-        found = [values for since, values in self.absent if version >= parsed(since)]
-        return found[-1] if found else {}
+        return row_at(version, self.absent, {})
 
 
 class Phrase(Struct, frozen=True):

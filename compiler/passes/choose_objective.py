@@ -2,12 +2,11 @@
 
 from typing import Any, Final
 
-from packaging.version import Version
-
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, as_given, slot, spec
 from tunec.compiler.passes.defaults import VLLM_SHARE
+from tunec.compiler.releases import parsed, row_at
 from tunec.schemas.objectives import Dpo, Grpo
 from tunec.schemas.terms import BESIDE_TRAINING, GroupLoss
 
@@ -126,10 +125,9 @@ def _generator(scribe: Scribe, asked: Grpo) -> Any:
 
 def _usual_loss(trl: str | None) -> GroupLoss:
     """How the loss of a group is averaged by default in a release of the trainer."""
-    known = (
-        loss for since, loss in _USUAL_GROUP_LOSSES if not trl or Version(trl) >= Version(since)
-    )
-    return [*known][-1]
+    if trl:
+        return row_at(parsed(trl), _USUAL_GROUP_LOSSES)
+    return _USUAL_GROUP_LOSSES[-1][1]
 
 
 def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> None:

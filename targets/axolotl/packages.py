@@ -5,7 +5,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.releases import Releases
+from tunec.compiler.releases import Releases, row_at
 
 PACKAGE: Final = "axolotl"
 SCHEMAS: Final = ("0.8.1", "0.13.2", "0.19.0")
@@ -45,18 +45,15 @@ torch; `Requires-Dist` of the wheels of 0.17.0 to 0.19.0 and of vllm 0.20.2 to 0
 
 def companions(version: Version) -> Mapping[str, str]:
     """The releases that go with a release of Axolotl in an environment, by package."""
-    held = [pins for since, pins in _BESIDE if version >= Version(since)]
-    return {**installed_releases(version), **(held[-1] if held else {})}
+    return {**installed_releases(version), **row_at(version, _BESIDE, {})}
 
 
 def installed(version: Version) -> Mapping[str, Releases]:
     """The releases that a release of Axolotl requires; empty if it is older than those read."""
-    held = [pins for since, pins in _PINS if version >= Version(since)]
-    exact = {name for name in held[-1] if name != "peft"} if held else ()
-    return {name: Releases(f"=={held[-1][name]}") for name in exact}
+    pins = row_at(version, _PINS, {})
+    return {name: Releases(f"=={pin}") for name, pin in pins.items() if name != "peft"}
 
 
 def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that a release of Axolotl installs, by package."""
-    held = [pins for since, pins in _PINS if version >= Version(since)]
-    return {**(held[-1] if held else _PINS[0][1]), "deepspeed": _DEEPSPEED}
+    return {**row_at(version, _PINS), "deepspeed": _DEEPSPEED}

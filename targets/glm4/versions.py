@@ -8,9 +8,7 @@ weeks.
 
 from typing import Final
 
-from packaging.version import Version
-
-from tunec.compiler.releases import Package, Releases
+from tunec.compiler.releases import Package, Releases, row_at
 from tunec.compiler.target import Dialect
 from tunec.targets.huggingface.packages import TRANSFORMERS
 
@@ -41,7 +39,7 @@ RELEASES: Final = Package(
 
 def commit(dialect: Dialect) -> str:
     """The commit with the scripts for the dialect's transformers."""
-    return [each for since, each in STATES if dialect[""] >= Version(since)][-1]
+    return row_at(dialect[""], STATES)
 
 
 def schema(dialect: Dialect) -> str:

@@ -7,7 +7,7 @@ from packaging.version import Version
 
 from tunec.compiler.analyses.counting import Counting, count_whole, count_whole_and_partial
 from tunec.compiler.analyses.packing import PackingStrategy
-from tunec.compiler.releases import parsed
+from tunec.compiler.releases import row_at
 from tunec.compiler.target import Dialect
 from tunec.schemas.caches import cached
 
@@ -39,7 +39,7 @@ _STRATEGIES: Final[Mapping[str, PackingStrategy]] = {
 def counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
     """How the Trainer of a dialect counts steps, with TRL's packing if the dialect has TRL."""
     trl = dialect.get("trl")
-    usual = "bfd" if trl is None else [how for at, how in _PACKS if trl >= parsed(at)][-1]
+    usual = "bfd" if trl is None else row_at(trl, _PACKS)
     packing = _STRATEGIES.get(str(passed.get("packing_strategy")), usual)
     return _of(dialect["transformers"], packing)
 

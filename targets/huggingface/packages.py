@@ -7,7 +7,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.releases import Package, Releases, parsed
+from tunec.compiler.releases import Package, Releases, row_at
 from tunec.compiler.target import Dialect, Entry
 from tunec.schemas.caches import cached
 
@@ -62,8 +62,7 @@ it."""
 
 def companions(version: Version) -> Mapping[str, str]:
     """Releases of accelerate, trl, peft and deepspeed that go with a release of transformers."""
-    held = [found for since, found in _SEASONS if version >= parsed(since)]
-    return held[-1] if held else _SEASONS[0][1]
+    return row_at(version, _SEASONS)
 
 
 _FOLDER = "huggingface"

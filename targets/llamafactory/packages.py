@@ -5,7 +5,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.releases import Releases
+from tunec.compiler.releases import Releases, row_at
 
 PACKAGE: Final = "llamafactory"
 TRAINER: Final = "transformers"
@@ -65,8 +65,7 @@ _TRAINERS: Final = (
 
 def ranges(version: Version) -> Mapping[str, Releases]:
     """The ranges that a release of LLaMA-Factory accepts, by package."""
-    held = [found for since, found in _RANGES if version >= Version(since)]
-    return {name: Releases(text) for name, text in (held[-1] if held else _RANGES[0][1]).items()}
+    return {name: Releases(text) for name, text in row_at(version, _RANGES).items()}
 
 
 def installed(version: Version) -> Mapping[str, Releases]:
@@ -77,5 +76,4 @@ def installed(version: Version) -> Mapping[str, Releases]:
 def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that are used beside a release of LLaMA-Factory, by package."""
     newest = {name: str(each).rpartition("<=")[2] for name, each in ranges(version).items()}
-    held = [each for since, each in _TRAINERS if version >= Version(since)]
-    return {**newest, TRAINER: held[-1] if held else _TRAINERS[0][1]}
+    return {**newest, TRAINER: row_at(version, _TRAINERS)}

@@ -9,7 +9,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.releases import Package, Releases
+from tunec.compiler.releases import Package, Releases, row_at
 from tunec.compiler.target import Dialect
 from tunec.targets.deepspeed.config import DEEPSPEED
 from tunec.targets.deepspeed.reader import PACKAGE
@@ -40,7 +40,7 @@ def companions(version: Version) -> Mapping[str, str]:
 
 def commit(dialect: Dialect) -> str:
     """The commit whose script is used with the dialect's transformers."""
-    return [each for since, each in _STATES if dialect[""] >= Version(since)][-1]
+    return row_at(dialect[""], _STATES)
 
 
 def schema(dialect: Dialect) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.releases import Releases
+from tunec.compiler.releases import Releases, row_at
 
 PACKAGE: Final = "ms-swift"
 TRAINER: Final = "transformers"
@@ -64,20 +64,17 @@ def needed_packages(kind: str) -> tuple[str, ...]:
 
 def companions(version: Version) -> Mapping[str, str]:
     """The packages beside a release of ms-swift in an environment, with their releases."""
-    held = [each for since, each in _ENGINE if version >= Version(since)]
-    return {**installed_releases(version), "vllm": held[-1] if held else _ENGINE[0][1]}
+    return {**installed_releases(version), "vllm": row_at(version, _ENGINE)}
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:
     """The ranges that a release of ms-swift accepts, by package."""
-    held = [found for since, found in _RANGES if version >= Version(since)]
-    return {name: Releases(text) for name, text in (held[-1] if held else _RANGES[0][1]).items()}
+    return {name: Releases(text) for name, text in row_at(version, _RANGES).items()}
 
 
 def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that are used beside a release of ms-swift, by package."""
-    held = [found for since, found in _BROUGHT if version >= Version(since)]
-    return held[-1] if held else _BROUGHT[0][1]
+    return row_at(version, _BROUGHT)
 
 
 METHODS: Final[Mapping[str, str]] = {"dpo": "dpo", "grpo": "grpo", "reward": "rm"}

@@ -5,7 +5,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.releases import Releases
+from tunec.compiler.releases import Releases, row_at
 
 PACKAGE: Final = "openrlhf"
 RELEASES: Final = ("0.10.4", "0.11.0", "0.11.2")
@@ -34,5 +34,4 @@ def ranges(version: Version) -> Mapping[str, Releases]:
 
 def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that are used beside a release of OpenRLHF, by package."""
-    held = [found for since, found in _BROUGHT if version >= Version(since)]
-    return held[-1] if held else _BROUGHT[0][1]
+    return row_at(version, _BROUGHT)

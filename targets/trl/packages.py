@@ -7,7 +7,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.releases import parsed
+from tunec.compiler.releases import row_at
 from tunec.compiler.target import Dialect, Json
 from tunec.schemas.caches import cached
 from tunec.targets.huggingface.methods import Method
@@ -76,8 +76,7 @@ for 0.27 to 1.16. If compiler/consumers/sets.py has a set of releases, that is u
 
 def companions(version: Version) -> Mapping[str, str]:
     """Releases of transformers, accelerate, peft and deepspeed that go with a release of trl."""
-    held = [found for since, found in _SEASONS if version >= parsed(since)]
-    return held[-1] if held else _SEASONS[0][1]
+    return row_at(version, _SEASONS)
 
 
 def schema_of(method: Method) -> Callable[[Dialect], str | None]:

@@ -5,7 +5,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.releases import Releases
+from tunec.compiler.releases import Releases, row_at
 
 PACKAGE: Final = "unsloth"
 TRAINER: Final = "transformers"
@@ -48,19 +48,14 @@ _TORCH: Final[tuple[tuple[str, Mapping[str, str]], ...]] = (
 
 def companions(version: Version) -> Mapping[str, str]:
     """The packages beside a release of Unsloth in an environment, with their releases."""
-    return {**installed_releases(version), **_held(_TORCH, version)}
-
-
-def _held(table: tuple[tuple[str, Mapping[str, str]], ...], version: Version) -> Mapping[str, str]:
-    """The row of a release; empty before the first known one."""
-    return next((found for since, found in reversed(table) if version >= Version(since)), {})
+    return {**installed_releases(version), **row_at(version, _TORCH, {})}
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:
     """The ranges that a release of Unsloth accepts, by package."""
-    return {name: Releases(text) for name, text in _held(_RANGES, version).items()}
+    return {name: Releases(text) for name, text in row_at(version, _RANGES, {}).items()}
 
 
 def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that are used beside a release of Unsloth, by package."""
-    return _held(_INSTALLED, version)
+    return row_at(version, _INSTALLED, {})

@@ -5,7 +5,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.releases import Releases
+from tunec.compiler.releases import Releases, row_at
 
 PACKAGE: Final = "verl"
 RELEASES: Final = ("0.8.0", "0.9.0", "0.9.1")
@@ -35,17 +35,14 @@ possible one is 0.5.14."""
 
 def companions(version: Version) -> Mapping[str, str]:
     """The packages beside a release of verl in an environment, with their releases."""
-    held = [found for since, found in _ENGINES if version >= Version(since)]
-    return {**installed_releases(version), **(held[-1] if held else _ENGINES[0][1])}
+    return {**installed_releases(version), **row_at(version, _ENGINES)}
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:
     """The ranges that a release of verl accepts, by package."""
-    held = [found for since, found in _RANGES if version >= Version(since)]
-    return {name: Releases(text) for name, text in (held[-1] if held else {}).items()}
+    return {name: Releases(text) for name, text in row_at(version, _RANGES).items()}
 
 
 def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that are used beside a release of verl, by package."""
-    held = [found for since, found in _BROUGHT if version >= Version(since)]
-    return held[-1] if held else _BROUGHT[0][1]
+    return row_at(version, _BROUGHT)
