@@ -25,6 +25,7 @@ from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
 from tunec.compiler.start_commands import PACKAGES, UNNAMED, Start
 from tunec.compiler.target import Artifact, File, Json, Target
+from tunec.schemas.dotted_paths import value_at
 from tunec.schemas.spec import Spec
 from tunec.schemas.torch_builds import BUILD_TOOLS, BUILT_ON_TORCH, wheel
 
@@ -201,7 +202,7 @@ class _Names(Struct, frozen=True):
 
     def _named(self, each: Artifact) -> Iterator[tuple[str, Json]]:
         """The keys of a file that refer to others, with their values."""
-        found = ((key, _at(each.values, key)) for key in self._file(each).names)
+        found = ((key, value_at(each.values, key)) for key in self._file(each).names)
         return ((key, value) for key, value in found if value is not None)
 
     def _file(self, each: Artifact) -> File:
@@ -225,12 +226,6 @@ class _Names(Struct, frozen=True):
 
 def _again(file: File, each: Artifact, values: Json, header: Sequence[str]) -> Artifact:
     return each if values is each.values else artifact(file, dict(values), header)
-
-
-def _at(values: Json, key: str) -> Json:
-    for part in key.split("."):
-        values = values.get(part) if isinstance(values, Mapping) else None
-    return values
 
 
 def _with(values: Mapping[str, Any], keys: Sequence[str], value: Json) -> Mapping[str, Any]:

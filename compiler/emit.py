@@ -21,6 +21,7 @@ from tunec.compiler.rendering import artifact
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target, refused
 from tunec.compiler.unknown_releases import unsupported
 from tunec.schemas.caches import cached
+from tunec.schemas.dotted_paths import put
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _without_room(draft: "Draft", mine: Iterable[PlacedKey]) -> Iterator[PlacedK
     values = _document([draft.artifact.values])
     for each in mine:
         if _has_room(values, each.path):
-            _put(values, each.path, each.extra.value)
+            put(values, each.path, _own(each.extra.value))
         else:
             yield each
 
@@ -209,15 +210,8 @@ def _document(written: Iterable[Mapping[str, Json]]) -> dict[str, Json]:
     document: dict[str, Json] = {}
     for each in written:
         for key, value in each.items():
-            _put(document, key, value)
+            put(document, key, _own(value))
     return document
-
-
-def _put(document: dict[str, Json], key: str, value: Json) -> None:
-    *parents, last = key.split(".")
-    for parent in parents:
-        document = document.setdefault(parent, {})
-    document[last] = _own(value)
 
 
 def _own(value: Json) -> Json:

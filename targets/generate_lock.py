@@ -47,8 +47,10 @@ def known_pins() -> frozenset[str]:
     """Every pin that tunec itself may install."""
     sets = (*SETS.values(), *BETWEEN.values())
     of_sets = (pin for known in sets for pin in known.requirements)
-    of_axolotl = (pin for each in axolotl.known() for pin in axolotl.requirements(each))
-    of_llamafactory = (pin for each in llamafactory.known() for pin in llamafactory.below(each))
+    of_axolotl = (pin for each in axolotl.KNOWN for pin in axolotl.requirements(Version(each)))
+    of_llamafactory = (
+        pin for each in llamafactory.KNOWN for pin in llamafactory.below(Version(each))
+    )
     return frozenset((*of_sets, *of_axolotl, *of_llamafactory, *LLAMA_COOKBOOK, *VISUALGLM))
 
 

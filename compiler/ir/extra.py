@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tunec.compiler.ir.plan import Plan
+from tunec.schemas.dotted_paths import flat
 
 SLOT: Final = "runtime.extra"
 """The slot that emission itself handles, for every target."""
@@ -35,16 +36,8 @@ def written(extra: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(
         f"{owner}.{path}={json.dumps(value, ensure_ascii=False)}"
         for owner, keys in extra.items()
-        for path, value in _leaves(keys)
+        for path, value in flat(keys).items()
     )
-
-
-def _leaves(keys: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in keys.items():
-        if isinstance(value, Mapping) and value:
-            yield from ((f"{key}.{path}", leaf) for path, leaf in _leaves(value))
-        else:
-            yield key, value
 
 
 def extras(plan: Plan) -> Iterator[Extra]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.kinds import LOADING
+from tunec.schemas.dotted_paths import nested
 from tunec.schemas.frozen import replace
 
 _ACCELERATE: Final[Mapping[str, str]] = {
@@ -284,13 +285,7 @@ def _below(document: Document, prefix: str) -> dict[str, Place]:
 
 def view(document: Document, kind: str, found: Mapping[str, Place]) -> Document:
     """A document of another kind from places of this one, by the keys of that kind."""
-    tree: dict[str, Any] = {}
-    for key, each in found.items():
-        *parents, last = key.split(".")
-        at = tree
-        for parent in parents:
-            at = at.setdefault(parent, {})
-        at[last] = each.node
+    tree = nested({key: each.node for key, each in found.items()})
     paths = {key: each.path for key, each in found.items()}
     root = _node(tree, document.root)
     return Document(

@@ -24,6 +24,7 @@ from tunec.compiler.translate.leftovers import Read, is_redundant, listed
 from tunec.compiler.translate.partial import SlotNotSet
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.written_targets import runner
+from tunec.schemas.dotted_paths import put
 
 _AUTO: Final = "auto"
 Files = tuple[File, ...]
@@ -198,9 +199,5 @@ def extra_of(kept: Iterable[PassedKey]) -> dict[str, Any]:
     """The `extra` field of a spec."""
     found: dict[str, Any] = {}
     for each in kept:
-        inner = found.setdefault(each.extra.owner, {})
-        *parents, last = each.extra.path.split(".")
-        for part in parents:
-            inner = inner.setdefault(part, {})
-        inner[last] = each.extra.value
+        put(found.setdefault(each.extra.owner, {}), each.extra.path, each.extra.value)
     return found

@@ -19,6 +19,7 @@ from tunec.compiler.lints.kinds import LEAST_SHARE, kind_of
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.target import File, Target
 from tunec.compiler.translate.leftovers import unwritten
+from tunec.schemas.dotted_paths import nested
 from tunec.schemas.frozen import replace
 from tunec.schemas.objective_facts import OBJECTIVES
 from tunec.schemas.source import Span
@@ -83,19 +84,7 @@ def _command(documents: Sequence[Document]) -> Mapping[str, Any] | None:
     words = [str(each) for each in starts[0].value("script") or ()]
     end = next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
     said = {key: None if key in flags[0].unknown else at.value for key, at in flags[0].flat.items()}
-    return {**plain(starts[0].root), "script": words[:end], _FLAGS: _nested(said)}
-
-
-def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags with dots in their names as sections."""
-    whole: dict[str, Any] = {}
-    for key, value in flat.items():
-        *sections, last = key.split(".")
-        inside = whole
-        for each in sections:
-            inside = inside.setdefault(each, {})
-        inside[last] = value
-    return whole
+    return {**plain(starts[0].root), "script": words[:end], _FLAGS: nested(said)}
 
 
 def _as_file(table: Target, file: File, parse: Callable[[], Any]) -> Mapping[str, Any] | None:

@@ -11,8 +11,9 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.start_commands import RUN
 from tunec.compiler.target import Artifact, Json, Target
 from tunec.compiler.verify.check import Check, Difference, Status
-from tunec.compiler.verify.contract import Delivered, at
+from tunec.compiler.verify.contract import Delivered
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.dotted_paths import value_at
 
 _PROGRAM: Final = "bundle"
 
@@ -35,7 +36,7 @@ def bare_values(target: Target, each: Artifact) -> Json:
 def _paths(target: Target, each: Artifact) -> tuple[str, ...]:
     """The paths in a file that name other files of the bundle, if they contain a folder."""
     file = next(file for file in target.files if file.name == each.name)
-    named = (at(each.values, key) for key in file.names)
+    named = (value_at(each.values, key) for key in file.names)
     texts = (text for value in named for text in (value if isinstance(value, list) else [value]))
     names = tuple(text for text in texts if isinstance(text, str))
     return tuple(name for name in names if "/" in name and not _is_own(target, name))
@@ -86,15 +87,15 @@ def _commands(text: str) -> list[str]:
 def _named(spec: str, target: Target, each: Artifact, path: Path, folder: Path) -> Iterator[Check]:
     """Check that the files that a file names exist where its reader looks for them."""
     file = next(file for file in target.files if file.name == each.name)
-    if not any(isinstance(at(each.values, key), str) for key in file.names):
+    if not any(isinstance(value_at(each.values, key), str) for key in file.names):
         return
     text = path.read_text("utf-8", "replace")
     found = document(file, Delivered(each.name, path.as_posix(), text))
     root = folder / target.name if view_of(target, ".") != View(".") else folder
     lost = tuple(
-        Difference("", "", (root / str(at(found, key))).as_posix(), "a file", None)
+        Difference("", "", (root / str(value_at(found, key))).as_posix(), "a file", None)
         for key in file.names
-        if isinstance(at(each.values, key), str) and not _is_there(root, at(found, key))
+        if isinstance(value_at(each.values, key), str) and not _is_there(root, value_at(found, key))
     )
     yield _check(spec, path, lost, target.name)
 

@@ -7,9 +7,10 @@ from msgspec import Struct
 
 from tunec.compiler.read import settle
 from tunec.compiler.target import Entry, Json
-from tunec.compiler.verify.contract import Case, Program, TranslatedAnswer, Where, flat
+from tunec.compiler.verify.contract import Case, Program, TranslatedAnswer, Where
 from tunec.compiler.verify.delivery import document
 from tunec.compiler.verify.warmup import same_warmup
+from tunec.schemas.dotted_paths import flat, put
 
 Status = Literal["same", "differs", "refused", "unchecked"]
 _TOLERANCE: Final = 1e-12
@@ -128,14 +129,8 @@ def _value(key: str, values: Mapping[str, Json]) -> Json:
     inner: dict[str, Json] = {}
     for each, value in values.items():
         if each.startswith(f"{key}."):
-            _put(inner, each.removeprefix(f"{key}.").split("."), value)
+            put(inner, each.removeprefix(f"{key}."), value)
     return inner
-
-
-def _put(document: dict[str, Json], parts: list[str], value: Json) -> None:
-    for part in parts[:-1]:
-        document = document.setdefault(part, {})
-    document[parts[-1]] = value
 
 
 def _keys(entry: Entry, case: Case, path: str, values: Mapping[str, Json]) -> Iterator[Difference]:

@@ -4,13 +4,15 @@
 when something is verified.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 from packaging.version import Version
 
+from tunec.compiler.consumers.environments import EnvironmentUnavailable
+from tunec.compiler.consumers.sets import choose
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Found, Json, Target
 from tunec.schemas.models.architecture import Architecture
@@ -100,6 +102,27 @@ class Where(Struct, frozen=True):
         return f"{self.consumer}@{self.version}" if self.version else self.consumer
 
 
+def known_environment(
+    package: str, version: Version, releases: Collection[str] = (), *, beside: tuple[str, ...] = ()
+) -> Where:
+    """The set of packages of a release, and pins `beside` it.
+
+    Raises EnvironmentUnavailable if there is none, or the release is not among `releases`.
+    """
+    require_known(package, version, releases)
+    known = choose(package, str(version))
+    return Where(known.consumer, known.version, (*known.requirements, *beside))
+
+
+def require_known(package: str, version: Version, releases: Collection[str]) -> None:
+    """Raises EnvironmentUnavailable for a release other than these, such as one that is only read.
+
+    Without `releases`, any is taken.
+    """
+    if releases and str(version) not in releases:
+        raise EnvironmentUnavailable(f"{package}=={version}", "no set of packages is known")
+
+
 class Fact(Struct, frozen=True):
     """A value of a slot that a program reports by other means than a key's resolved value."""
 
@@ -177,23 +200,6 @@ class Program(Struct, frozen=True):
     def heard(self, case: Case, answer: Any) -> TranslatedAnswer:
         """The whole answer, translated to the keys of the target's table."""
         return self.unheard(case, answer) or self.hear(case, answer)
-
-
-def flat(document: Json, prefix: str = "") -> dict[str, Json]:
-    """A document's leaves by dotted path; lists and empty mappings are leaves."""
-    if not isinstance(document, Mapping) or not document:
-        return {prefix.removesuffix("."): document} if prefix else {}
-    found: dict[str, Json] = {}
-    for key, value in document.items():
-        found |= flat(value, f"{prefix}{key}.")
-    return found
-
-
-def at(tree: Json, key: str) -> Json:
-    """The value at a dotted path; None if there is none."""
-    for part in key.split("."):
-        tree = tree.get(part) if isinstance(tree, Mapping) else None
-    return tree
 
 
 def facts(pairs: Sequence[tuple[str, str, Any, Any]]) -> tuple[Fact, ...]:

@@ -20,8 +20,8 @@ from tunec.compiler.verify.contract import (
     Question,
     TranslatedAnswer,
     Where,
-    flat,
 )
+from tunec.schemas.dotted_paths import flat
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.packages import PACKAGE
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from packaging.version import Version
 
-from tunec.compiler.consumers.environments import EnvironmentUnavailable
+from tunec.compiler.releases import row_at
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
     Answers,
@@ -14,9 +14,10 @@ from tunec.compiler.verify.contract import (
     Question,
     TranslatedAnswer,
     Where,
-    flat,
+    require_known,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.dotted_paths import flat
 from tunec.targets.axolotl.packages import PACKAGE, RELEASES, WRITTEN, installed_releases
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.verify import delivered, engine_programs
@@ -44,10 +45,13 @@ _LOADERS: Final = (
     *("termcolor==2.5.0", "evaluate==0.4.1", "liger-kernel==0.6.4"),
 )
 
+KNOWN: Final = [each for each in RELEASES if Version(each) >= Version(WRITTEN)]
+"""The releases whose packages are known."""
+
 
 def requirements(version: Version) -> tuple[str, ...]:
     """Exact pins of a release's packages, as far as its validator imports them."""
-    below = [pins for since, pins in _BELOW if version >= Version(since)][-1]
+    below = row_at(version, _BELOW)
     above = (
         f"{name}=={each}"
         for name, each in installed_releases(version).items()
@@ -57,16 +61,9 @@ def requirements(version: Version) -> tuple[str, ...]:
     return (f"{PACKAGE}=={version}", "addict==2.4.0", *below, *above, *loaders)
 
 
-def known() -> tuple[Version, ...]:
-    """The releases whose packages are known."""
-    written = (Version(each) for each in RELEASES)
-    return tuple(each for each in written if each >= Version(WRITTEN))
-
-
 def where(case: Case) -> Where:
     """The environment of the release. Raises EnvironmentUnavailable if its packages are unknown."""
-    if case.version not in known():
-        raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
+    require_known(PACKAGE, case.version, KNOWN)
     return Where(PACKAGE, str(case.version), requirements(case.version))
 
 

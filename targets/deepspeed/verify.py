@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.sets import choose
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
@@ -16,6 +15,7 @@ from tunec.compiler.verify.contract import (
     TranslatedAnswer,
     Where,
     facts,
+    known_environment,
     refusal,
     taken,
     turned_down,
@@ -62,8 +62,7 @@ Configured = Callable[[Case, Answers], Json]
 
 def where(case: Case) -> Where:
     """The environment of the release of DeepSpeed that the case names."""
-    known = choose(PACKAGE, str(case.dialect[PACKAGE]))
-    return Where(PACKAGE, known.version, known.requirements)
+    return known_environment(PACKAGE, case.dialect[PACKAGE])
 
 
 def delivered(case: Case, _: Answers) -> Json:

@@ -16,11 +16,11 @@ from tunec.compiler.verify.contract import (
     TranslatedAnswer,
     Where,
     facts,
-    flat,
     taken,
     turned_down,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.dotted_paths import flat
 from tunec.schemas.frozen import replace
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.verify import engine_programs

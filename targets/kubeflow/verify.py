@@ -11,9 +11,9 @@ from tunec.compiler.verify.contract import (
     Question,
     TranslatedAnswer,
     Where,
-    at,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.dotted_paths import value_at
 from tunec.targets.kubeflow.container import command_text
 from tunec.targets.kubeflow.target import API, OPERATOR, PYTORCHJOB, TRAINJOB
 from tunec.targets.launch.verify import CONFIG_PROGRAM, Start, launcher_programs
@@ -50,7 +50,7 @@ def _hear(file: File) -> Callable[[Case, Any], TranslatedAnswer]:
     def hear(case: Case, answer: Any) -> TranslatedAnswer:
         written = document(file, case.delivered[file.name])
         values = {
-            key: at(answer["values"], key) for row in case.rows(file.name) for key in row.keys
+            key: value_at(answer["values"], key) for row in case.rows(file.name) for key in row.keys
         }
         ignored = tuple(_dropped(written, answer["values"], ""))
         return TranslatedAnswer(values=values, ignored=ignored)

@@ -25,9 +25,9 @@ from tunec.compiler.verify.contract import (
     Question,
     TranslatedAnswer,
     Where,
-    flat,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.dotted_paths import flat
 from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.packages import PACKAGE

@@ -14,10 +14,10 @@ from tunec.compiler.verify.contract import (
     Question,
     TranslatedAnswer,
     Where,
-    flat,
     taken,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.dotted_paths import flat
 from tunec.targets.deepspeed.verify import WORDS
 from tunec.targets.huggingface.verify import SECONDS, adapter_program, in_order
 from tunec.targets.llama_cookbook.schema import CONSUMER, REQUIREMENTS

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from packaging.version import Version
 
-from tunec.compiler.consumers.environments import EnvironmentUnavailable
+from tunec.compiler.releases import row_at
 from tunec.compiler.target import Json, on_deepspeed
 from tunec.compiler.verify.contract import (
     Answers,
@@ -15,9 +15,10 @@ from tunec.compiler.verify.contract import (
     Question,
     TranslatedAnswer,
     Where,
-    flat,
+    require_known,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.dotted_paths import flat
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.reader import PACKAGE as ENGINE
 from tunec.targets.huggingface.verify import SECONDS, auto_programs, derived_facts, run_of, settled
@@ -39,17 +40,13 @@ _BELOW: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 )
 _BESIDE: Final = ("httpx==0.28.1", "httpcore==1.0.9", "omegaconf==2.4.0")
 _LIGER: Final = "liger-kernel"
-
-
-def known() -> tuple[Version, ...]:
-    """The releases whose packages are known."""
-    written = (Version(each) for each in RELEASES)
-    return tuple(each for each in written if each >= Version(WRITTEN))
+KNOWN: Final = [each for each in RELEASES if Version(each) >= Version(WRITTEN)]
+"""The releases whose packages are known."""
 
 
 def below(version: Version) -> tuple[str, ...]:
     """Exact pins of a release and its companions, whatever a spec sets."""
-    older = [pins for since, pins in _BELOW if version >= Version(since)][-1]
+    older = row_at(version, _BELOW)
     usual = installed_releases(version)
     above = (f"{name}=={usual[name]}" for name in ("accelerate", "peft"))
     return (f"{PACKAGE}=={version}", *above, *older, *_BESIDE)
@@ -66,8 +63,7 @@ def requirements(case: Case) -> tuple[str, ...]:
 
 def where(case: Case) -> Where:
     """The environment of the release. Raises EnvironmentUnavailable for one that is only read."""
-    if case.version not in known():
-        raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
+    require_known(PACKAGE, case.version, KNOWN)
     return Where(PACKAGE, str(case.version), requirements(case))
 
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.environments import EnvironmentUnavailable
 from tunec.compiler.consumers.sets import choose
 from tunec.compiler.target import Json, on_deepspeed
 from tunec.compiler.verify.contract import (
@@ -15,10 +14,11 @@ from tunec.compiler.verify.contract import (
     Question,
     TranslatedAnswer,
     Where,
-    flat,
+    require_known,
 )
 from tunec.compiler.verify.delivery import document
 from tunec.schemas.data_paths import chosen
+from tunec.schemas.dotted_paths import flat
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.reader import PACKAGE as ENGINE
 from tunec.targets.huggingface.fsdp_row import CONFIG
@@ -49,8 +49,7 @@ def requirements(case: Case) -> tuple[str, ...]:
 
 def where(case: Case) -> Where:
     """The environment of a release. Raises EnvironmentUnavailable for one that is only read."""
-    if str(case.version) not in RELEASES:
-        raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
+    require_known(PACKAGE, case.version, RELEASES)
     return Where(PACKAGE, str(case.version), requirements(case))
 
 

@@ -1,10 +1,12 @@
 """The files of musubi-tuner that are run on a config, and the packages that they need."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from tunec.targets.musubi_tuner.packages import COMMITS, FOLDER, RELEASES
 from tunec.targets.scripts.sources import obtain_all
+from tunec.targets.scripts.verify import settling
 
 SCRIPT: Final = "tunec.targets.musubi_tuner.consumer.verdicts"
 REQUIREMENTS: Final = (
@@ -44,9 +46,4 @@ def sources() -> Mapping[str, str]:
     return {f"musubi_tuner/{path}": place for path, place in found.items()}
 
 
-def question(
-    program: str, argv: tuple[str, ...] = (), config: str | None = None, data: str | None = None
-) -> dict[str, Any]:
-    """The question about a command, with the texts of its files."""
-    told = {"program": program, "argv": list(argv), "config": config, "data": data}
-    return {"verb": "settle", "sources": sources(), **told}
+question: Final = partial(settling, sources)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.environments import EnvironmentUnavailable
-from tunec.compiler.consumers.sets import choose
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
@@ -15,10 +13,11 @@ from tunec.compiler.verify.contract import (
     TranslatedAnswer,
     Where,
     facts,
-    flat,
+    known_environment,
 )
 from tunec.compiler.verify.delivery import document
 from tunec.schemas.data_paths import first_of
+from tunec.schemas.dotted_paths import flat
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.verify import SECONDS
 from tunec.targets.nemo_automodel.packages import NAME, RELEASES
@@ -33,11 +32,8 @@ Told = Iterator[tuple[str, str, Any, Any]]
 
 def where(case: Case) -> Where:
     """The environment of a release. Raises EnvironmentUnavailable for an unknown one."""
-    if str(case.version) not in RELEASES:
-        raise EnvironmentUnavailable(f"{NAME}=={case.version}", "no set of packages is known")
-    known = choose(NAME, str(case.version))
     packed = (_BITS,) if is_quantised(case.plan) else ()
-    return Where(known.consumer, known.version, (*known.requirements, *packed))
+    return known_environment(NAME, case.version, RELEASES, beside=packed)
 
 
 def _ask(case: Case, _: Answers) -> Question:

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from tunec.compiler.consumers.environments import EnvironmentUnavailable
-from tunec.compiler.consumers.sets import choose
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
@@ -16,6 +14,7 @@ from tunec.compiler.verify.contract import (
     TranslatedAnswer,
     Where,
     facts,
+    known_environment,
     taken,
 )
 from tunec.schemas.data_paths import chosen
@@ -37,10 +36,7 @@ _GATHERS: Final = ("zero_optimization.stage3_gather_16bit_weights_on_model_save"
 
 def where(case: Case) -> Where:
     """The environment of a release. Raises EnvironmentUnavailable for one that is only read."""
-    if str(case.version) not in RELEASES:
-        raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
-    known = choose(PACKAGE, str(case.version))
-    return Where(known.consumer, known.version, known.requirements)
+    return known_environment(PACKAGE, case.version, RELEASES)
 
 
 def _ask(file: str, case: Case, _: Answers) -> Question | None:

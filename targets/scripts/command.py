@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tunec.compiler.target import Entry, Json, named
+from tunec.schemas.dotted_paths import nested
 from tunec.targets.launch.script import parse as parse_launch
 from tunec.targets.launch.script import render as render_launch
 from tunec.targets.launch.target import LAUNCH_SH
@@ -121,7 +122,7 @@ def parser(style: Style) -> Callable[[str], Json]:
         words: list[str] = document.get("script", [])
         start = _first_flag(words)
         flags = dict(_paired(words[start:], style))
-        return {**document, "script": words[:start], **({FLAGS: _nested(flags)} if flags else {})}
+        return {**document, "script": words[:start], **({FLAGS: nested(flags)} if flags else {})}
 
     return parse
 
@@ -163,14 +164,3 @@ def _listed(word: str) -> Json:
     except (ValueError, SyntaxError):
         return word
     return found if isinstance(found, list) else word
-
-
-def _nested(flags: Mapping[str, Json]) -> dict[str, Json]:
-    document: dict[str, Json] = {}
-    for name, value in flags.items():
-        *parents, last = name.split(".")
-        inner = document
-        for parent in parents:
-            inner = inner.setdefault(parent, {})
-        inner[last] = value
-    return document

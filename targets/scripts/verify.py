@@ -1,8 +1,8 @@
 """How bash and the launchers are run on a launch script with flags, and the places of the flags."""
 
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from tunec.compiler.target import Found
 from tunec.compiler.verify.contract import Case, NotAsked, Program
@@ -34,6 +34,18 @@ def _flags(text: str, file: str, style: Style) -> dict[str, Found]:
         for word in words
         if word.text.startswith("--")
     }
+
+
+def settling(
+    sources: Callable[[], Mapping[str, str]],
+    program: str,
+    argv: tuple[str, ...] = (),
+    config: str | None = None,
+    data: str | None = None,
+) -> dict[str, Any]:
+    """The question about a command of kohya's programs, with the texts of its files."""
+    told = {"program": program, "argv": list(argv), "config": config, "data": data}
+    return {"verb": "settle", "sources": sources(), **told}
 
 
 def flag_words(case: Case, name: str) -> list[str]:

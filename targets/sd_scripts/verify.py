@@ -1,9 +1,11 @@
 """The files of sd-scripts that are run on a config, and the packages that they need."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from tunec.targets.scripts.sources import obtain_all
+from tunec.targets.scripts.verify import settling
 from tunec.targets.sd_scripts.packages import COMMITS, RELEASES
 
 SCRIPT: Final = "tunec.targets.sd_scripts.consumer.verdicts"
@@ -34,9 +36,4 @@ def sources() -> Mapping[str, str]:
     return obtain_all("kohya-ss/sd-scripts", COMMITS[RELEASES[-1]], _FILES)
 
 
-def question(
-    program: str, argv: tuple[str, ...] = (), config: str | None = None, data: str | None = None
-) -> dict[str, Any]:
-    """The question about a command, with the texts of its files."""
-    told = {"program": program, "argv": list(argv), "config": config, "data": data}
-    return {"verb": "settle", "sources": sources(), **told}
+question: Final = partial(settling, sources)

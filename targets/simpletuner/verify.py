@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.sets import choose
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
@@ -14,8 +13,9 @@ from tunec.compiler.verify.contract import (
     TranslatedAnswer,
     Where,
     facts,
-    flat,
+    known_environment,
 )
+from tunec.schemas.dotted_paths import flat
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.verify import WORDS, engine_programs
 from tunec.targets.simpletuner.rows.environment import PASSED_ON
@@ -39,8 +39,7 @@ _FLAGS: Final[Mapping[str, str]] = {
 
 def where(case: Case) -> Where:
     """The set of the release of SimpleTuner."""
-    known = choose("simpletuner", str(case.version))
-    return Where(known.consumer, known.version, known.requirements)
+    return known_environment("simpletuner", case.version)
 
 
 def _folder(case: Case) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from tunec.compiler.verify.contract import (
     Question,
     TranslatedAnswer,
     Where,
-    at,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.dotted_paths import value_at
 from tunec.targets.launch.verify import CONFIG_PROGRAM, Start, launcher_programs
 from tunec.targets.skypilot.target import TASK
 
@@ -45,7 +45,7 @@ def _ask(case: Case, _: Answers) -> Question:
 
 def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     keys = (key for row in case.rows(TASK.name) for key in row.keys if key != _WORKDIR)
-    return TranslatedAnswer(values={key: at(answer["values"], key) for key in keys})
+    return TranslatedAnswer(values={key: value_at(answer["values"], key) for key in keys})
 
 
 _WORKDIR: Final = "workdir"

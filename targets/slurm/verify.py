@@ -14,9 +14,9 @@ from tunec.compiler.verify.contract import (
     Question,
     TranslatedAnswer,
     Where,
-    flat,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.dotted_paths import flat
 from tunec.targets.launch.verify import CONFIG_PROGRAM, Start, launcher_programs, on_bash
 from tunec.targets.launch.verify import SCRIPT as LAUNCH_SCRIPT
 from tunec.targets.slurm.script import COUNTS, SECTION, found_in

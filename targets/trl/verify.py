@@ -12,6 +12,7 @@ from tunec.compiler.verify.contract import (
     Question,
     TranslatedAnswer,
     Where,
+    known_environment,
     taken,
 )
 from tunec.schemas.frozen import replace
@@ -39,13 +40,13 @@ _LORA: Final[Mapping[str, str]] = {
 
 def where(case: Case) -> Where:
     """The set of the release of TRL, with the transformers that `software` names."""
-    known = choose("trl", str(case.version))
+    known = known_environment("trl", case.version)
     named = case.software.get("transformers")
-    if named is None or f"transformers=={named}" in known.requirements:
-        return Where(known.consumer, known.version, known.requirements)
+    if named is None or f"transformers=={named}" in known.pins:
+        return known
     around = choose("transformers", named).requirements
     pins = (pin for pin in around if not pin.startswith("trl=="))
-    return Where(known.consumer, known.version, (*pins, f"trl=={known.version}"))
+    return replace(known, pins=(*pins, f"trl=={known.version}"))
 
 
 def _program(method: Method, file: str) -> Program:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.sets import choose
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
@@ -15,9 +14,10 @@ from tunec.compiler.verify.contract import (
     TranslatedAnswer,
     Where,
     facts,
-    flat,
+    known_environment,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.dotted_paths import flat
 from tunec.targets.huggingface.verify import SECONDS
 from tunec.targets.rows import has_adapter, has_images
 from tunec.targets.unsloth.names import copy_of
@@ -30,8 +30,7 @@ COMMAND: Final = "unsloth train"
 
 def where(case: Case) -> Where:
     """The environment of a release, with its command's imports. Raises EnvironmentUnavailable."""
-    known = choose(PACKAGE, str(case.version))
-    return Where(known.consumer, known.version, known.requirements)
+    return known_environment(PACKAGE, case.version)
 
 
 def _ask(case: Case, _: Answers) -> Question:

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.consumers.environments import EnvironmentUnavailable
-from tunec.compiler.consumers.sets import choose
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
@@ -18,10 +16,11 @@ from tunec.compiler.verify.contract import (
     TranslatedAnswer,
     Where,
     facts,
-    flat,
+    known_environment,
     taken,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.dotted_paths import flat
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.verify import SECONDS, adapter_program, in_order
 from tunec.targets.rows import has_adapter
@@ -66,11 +65,8 @@ _OF_REWARDS: Final = _Reader(
 
 def where(case: Case) -> Where:
     """The environment of a release. Raises EnvironmentUnavailable for one that is only read."""
-    if str(case.version) not in RELEASES:
-        raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
-    known = choose(PACKAGE, str(case.version))
     packed = (_BITS,) if case.plan.optimizer.kernel == "bitsandbytes" else ()
-    return Where(known.consumer, known.version, (*known.requirements, *packed))
+    return known_environment(PACKAGE, case.version, RELEASES, beside=packed)
 
 
 def _ask(reader: _Reader, case: Case, _: Answers) -> Question:

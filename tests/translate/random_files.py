@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from tunec.compiler.emit import schema
 from tunec.compiler.target import File, Target
+from tunec.schemas.dotted_paths import nested
 from tunec.targets.registry import TARGETS
 
 Values = dict[str, Any]
@@ -280,18 +281,6 @@ _OLD: Final = "per_gpu_"
 
 def _around(key: str) -> tuple[str, ...]:
     return (key, *(key[:at] for at, mark in enumerate(key) if mark == "."))
-
-
-def nested(values: Mapping[str, Any]) -> Any:
-    """Values by dotted path, those within others inside of them."""
-    found: Values = {}
-    for path, value in values.items():
-        *around, last = path.split(".")
-        inner = found
-        for part in around:
-            inner = inner.setdefault(part, {})
-        inner[last] = value
-    return found
 
 
 def values_of(field: Any, defs: Mapping[str, Any]) -> st.SearchStrategy[Any]:

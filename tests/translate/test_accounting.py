@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hypothesis_profiles import share
 from tests.plans import BASE
-from tests.translate.random_files import READABLE, SOURCES, files, nested
+from tests.translate.random_files import READABLE, SOURCES, files
 
 from tunec.compiler.consumers.moved_keys import MOVED
 from tunec.compiler.ir.ledger import Definition, Rank
@@ -20,6 +20,7 @@ from tunec.compiler.ir.values import show
 from tunec.compiler.lints.environment import environment_of
 from tunec.compiler.read import found_plain, read
 from tunec.compiler.translate.translate import _OF_THE_MODEL, translate_texts
+from tunec.schemas.dotted_paths import nested
 from tunec.targets.registry import TARGETS
 
 WORLD = 8

@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tunec.compiler.frontend.load import Loaded
+from tunec.schemas.dotted_paths import flat
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span, dotted
 
@@ -52,15 +53,7 @@ def is_renamed(old: Loaded, new: Loaded) -> bool:
 def _fields(loaded: Loaded) -> Iterator[tuple[str, Any]]:
     if loaded.spec is not None:
         given = loaded.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        yield from _flat(given, "")
-
-
-def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if not isinstance(value, Mapping) or not value:
-        yield path, value
-        return
-    for key, child in value.items():
-        yield from _flat(child, f"{path}.{key}" if path else str(key))
+        yield from flat(given).items()
 
 
 def _written(path: str, fields: Mapping[str, Any], loaded: Loaded) -> str:
