@@ -109,19 +109,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if options.check and stale else 0
 
 
-def tell_all(
-    known: Sequence[ConsumerSet] = _KNOWN, extra: Mapping[str, Question] | None = None
-) -> list[ConsumerAnswers]:
-    """Query each release, as many at a time as there are processors; `extra` questions have names.
+def tell_all() -> list[ConsumerAnswers]:
+    """Query each release, as many at a time as there are processors.
 
     Raises EnvironmentUnavailable.
     """
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        return list(pool.map(lambda each: tell(each, extra or {}), known))
+        return list(pool.map(lambda each: tell(each, {}), _KNOWN))
 
 
 def tell(known: ConsumerSet, extra: Mapping[str, Question]) -> ConsumerAnswers:
-    """Query one release; all questions run in one process."""
+    """Query one release, in one process; `extra` are more questions by name."""
     questions = dict(_questions(known.consumer)) | dict(extra)
     answers = ask(prepare(known.requirements), SCRIPTS[known.consumer], list(questions.values()))
     return ConsumerAnswers(known, dict(zip(questions, answers, strict=True)))

@@ -188,10 +188,10 @@ def _knapsack(lengths: Iterable[int], sequence: int) -> int:
     return rows
 
 
-def first_fit(lengths: Iterable[int], sequence: int, most: int = _BIN) -> int:
+def first_fit(lengths: Iterable[int], sequence: int) -> int:
     """Rows if each sample goes into the first with room: axolotl 0.13.2 to 0.19.0 `pack_group`.
 
-    The samples keep their order, longest first or not; at most `most` samples share a row.
+    The samples keep their order, longest first or not; at most 200 samples share a row.
     """
     given = [each for each in lengths if each]
     leaves = 1 << max(len(given) - 1, 1).bit_length()
@@ -205,7 +205,7 @@ def first_fit(lengths: Iterable[int], sequence: int, most: int = _BIN) -> int:
         row = at - leaves
         shared[row] += 1
         rows = max(rows, row + 1)
-        spaces[at] = spaces[at] - length if shared[row] < most else 0
+        spaces[at] = spaces[at] - length if shared[row] < _BIN else 0
         while at := at // 2:
             spaces[at] = max(spaces[2 * at], spaces[2 * at + 1])
     return rows

@@ -92,7 +92,7 @@ class Session(Struct, frozen=True):
 
     def json(self, data: Any) -> None:
         """Print a result as JSON."""
-        self.result(json_text(data, 2))
+        self.result(json_text(data))
 
     def diagnose(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, str]) -> None:
         """Print diagnostics; with --format json they are part of the result instead."""

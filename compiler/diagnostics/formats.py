@@ -20,7 +20,7 @@ from tunec.schemas.source import Span
 def render_json(diagnostics: Iterable[Diagnostic]) -> str:
     """All diagnostics as one JSON array, indented."""
     found = [each.to_json() for each in diagnostics]
-    return json_text(found, 2) + "\n"
+    return json_text(found) + "\n"
 
 
 _COMMANDS: Final[Mapping[Severity, str]] = {
@@ -83,7 +83,7 @@ Pages = Mapping[str, tuple[str, str]]
 
 def render_sarif(diagnostics: Iterable[Diagnostic], version: str, pages: Pages = _NO_PAGES) -> str:
     """All diagnostics as one SARIF log; `version` is tunec's own, `pages` are those of lints."""
-    return json_text(sarif_log(diagnostics, version, pages), 2) + "\n"
+    return json_text(sarif_log(diagnostics, version, pages)) + "\n"
 
 
 def sarif_log(

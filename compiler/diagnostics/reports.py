@@ -20,7 +20,7 @@ _NOWHERE: Final = "."
 def render_gitlab(diagnostics: Iterable[Diagnostic]) -> str:
     """All diagnostics as one code quality report."""
     seen: dict[str, int] = {}
-    return json_text([_issue(each, seen) for each in diagnostics], 2) + "\n"
+    return json_text([_issue(each, seen) for each in diagnostics]) + "\n"
 
 
 def _issue(diagnostic: Diagnostic, seen: dict[str, int]) -> dict[str, Any]:

@@ -12,9 +12,9 @@ _MOVES: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u20
 """What moves a terminal or turns its text, and JSON lets stand in a text as it is."""
 
 
-def json_text(value: Any, indent: int | None = None) -> str:
-    """A value as JSON, in which no character moves the terminal that shows it."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
+def json_text(value: Any) -> str:
+    """A value as indented JSON, in which no character moves the terminal that shows it."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
     return _MOVES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

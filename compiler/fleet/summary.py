@@ -132,7 +132,7 @@ def as_csv(found: Iterable[Row]) -> str:
 
 def as_json(found: Iterable[Row]) -> str:
     """One object a row."""
-    return json_text(list(found), 2)
+    return json_text(list(found))
 
 
 FORMATS: Final = {"text": as_text, "markdown": as_markdown, "csv": as_csv, "json": as_json}

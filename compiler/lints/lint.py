@@ -149,12 +149,11 @@ def lint_texts(
     texts: Mapping[str, str],
     targets: Mapping[str, Target],
     environment: Environment | None = None,
-    allowances: Sequence[Allowance] = (),
 ) -> Linted:
     """Check texts, by file name, as one run or one per alternative; nothing is read from disk."""
     surroundings = environment or Environment()
     runs = apart(Run(read_texts(texts, targets, surroundings.readers)))
-    return _together([_checked(each, targets, surroundings, allowances) for each in runs])
+    return _together([_checked(each, targets, surroundings, ()) for each in runs])
 
 
 def _strangers(reading: Reading) -> Iterator[str]:

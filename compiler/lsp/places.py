@@ -4,7 +4,6 @@ The protocol counts columns in the units of an encoding on which client and serv
 character beyond the basic plane is two units of UTF-16.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -67,11 +66,6 @@ class Text(Struct, frozen=True, dict=True):
     def offset(self, line: int, column: int) -> int:
         """The index in the text of a line and column from 1."""
         return self._starts[line - 1] + column - 1
-
-    def place_of(self, offset: int) -> tuple[int, int]:
-        """Line and column, from 1, of an index."""
-        line = bisect_right(self._starts, offset)
-        return line, offset - self._starts[line - 1] + 1
 
     @property
     def whole(self) -> Range:

@@ -87,11 +87,6 @@ class Schemas(Struct, frozen=True):
             found |= {json.dumps(value): value for value in given}
         return found
 
-    @property
-    def is_list(self) -> bool:
-        """Whether a list is allowed at this place."""
-        return any(each.get("type") == "array" for each in self.choices)
-
 
 def field_at(root: Schema, path: Path) -> Field | None:
     """The field at the end of a path."""

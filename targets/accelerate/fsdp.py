@@ -116,16 +116,14 @@ def _same(
     )
 
 
-def _worded(
-    key: str, name: str, words: Mapping[str, str], when: Callable[[Plan], bool] = on_fsdp
-) -> Entry:
+def _worded(key: str, name: str, words: Mapping[str, str]) -> Entry:
     slot = f"fsdp.{name}"
     return _row(
         (key,),
         (slot,),
         lambda plan: {key: words[plan[slot]]},
         lambda found: {slot: worded(words, found[key])} if key in found else {},
-        when=when,
+        when=on_fsdp,
     )
 
 

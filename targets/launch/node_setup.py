@@ -59,7 +59,7 @@ def without_setup(text: str) -> str:
 # ── what is installed ────────────────────────────────────────────────────────────────────────────
 
 
-def torch_line(plan: Plan, flags: str = "--quiet ") -> str:
+def torch_line(plan: Plan) -> str:
     """The command that installs torch, from the index of its build; empty if no wheel is known.
 
     torchvision is of the same build, and keeps torch at its release: a package that later requires
@@ -68,7 +68,7 @@ def torch_line(plan: Plan, flags: str = "--quiet ") -> str:
     if plan.job.torch is None:
         return ""
     named, index = wheel(plan.job.torch)
-    return f"pip install {flags}{named} torchvision{f' --index-url {index}' if index else ''}\n"
+    return f"pip install --quiet {named} torchvision{f' --index-url {index}' if index else ''}\n"
 
 
 def packages_line(plan: Plan, flags: str = "--quiet ") -> str:

@@ -4,7 +4,7 @@ Brute force judges every shape with every micro batch, by the accounts alone: no
 no cache of the search.
 """
 
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 
 import pytest
 
@@ -13,7 +13,7 @@ from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.driver import run_passes
 from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.passes.fit.fit import problem_of
-from tunec.compiler.passes.fit.problem import Problem, layout_of
+from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
 from tunec.compiler.passes.fit.search import (
     OFFLOADED,
     PIECE,
@@ -23,7 +23,7 @@ from tunec.compiler.passes.fit.search import (
     shortages,
     verdicts,
 )
-from tunec.compiler.passes.fit.shapes import global_batch, impossible, ladders, possible, shapes
+from tunec.compiler.passes.fit.shapes import global_batch, impossible, ladders, shapes
 from tunec.compiler.resolve import resolve
 from tunec.schemas.frozen import replace
 from tunec.schemas.units import GIB
@@ -53,6 +53,20 @@ def problem(model: str, method: str, hardware: str) -> Problem | None:
     draft, _, found = run_passes(facts)
     early = [each for each in found if each.severity == "error" and not each.id.startswith("E07")]
     return None if early else problem_of(facts, draft)
+
+
+def posed(model: str, hardware: str) -> list[Problem]:
+    """The problems of all methods that the passes before the search do not refuse."""
+    return [each for method in METHODS if (each := problem(model, method, hardware))]
+
+
+def possible(problem: Problem) -> tuple[Shape, ...]:
+    """The shapes that no rule forbids, as the search comes to them."""
+    return tuple(chain.from_iterable(ladders(problem)))
+
+
+def not_forbidden(problem: Problem) -> tuple[Shape, ...]:
+    return tuple(shape for shape in shapes(problem) if impossible(problem, shape) is None)
 
 
 def varied(problem: Problem) -> list[Problem]:
@@ -142,24 +156,23 @@ def evaluates(problem: Problem, candidate: Candidate) -> bool:
 @pytest.mark.parametrize("hardware", HARDWARE)
 @pytest.mark.parametrize("model", MODELS)
 def test_the_search_finds_what_brute_force_finds(model, hardware):
-    posed = [each for method in METHODS if (each := problem(model, method, hardware))]
+    bases = posed(model, hardware)
     fitting = 0
-    for each in (one for base in posed for one in varied(base)):
+    for each in (one for base in bases for one in varied(base)):
         answer, wanted = search(each).best, brute_force(each)
         assert (answer is None) == (wanted is None), each
         if answer is not None and wanted is not None:
             assert preference(answer) == preference(wanted), each
             assert answer.time == wanted.time
             fitting += 1
-    assert len(posed) > 0
+    assert bases
     assert fitting > 0 or hardware == "t4-x1"
 
 
 @pytest.mark.parametrize("hardware", HARDWARE)
 def test_what_lacks_least_is_the_least_of_all_verdicts(hardware):
     """Nothing that is passed over, for its state alone is more than another needs, lacks less."""
-    posed = [each for method in METHODS if (each := problem("llama-3.2-1b", method, hardware))]
-    for base, share in product(posed, (0.02, 0.1, 0.3)):
+    for base, share in product(posed("llama-3.2-1b", hardware), (0.02, 0.1, 0.3)):
         for each in varied(replace(base, budget=int(share * base.budget)))[::5]:
             device, host = shortages(each)
             found = verdicts(each)
@@ -180,24 +193,19 @@ def test_possible_is_what_no_rule_forbids(hardware):
     asked = ({}, *PINS, *counted, *other, {"zero.offload_param": "cpu"})
     for pins in asked:
         each = replace(given, pins=tuple(sorted(pins.items())))
-        every = tuple(shape for shape in shapes(each) if impossible(each, shape) is None)
-        assert possible(each) == every
+        assert possible(each) == not_forbidden(each)
 
 
 def test_the_grid_is_large():
     cases = len(BATCHES) * len(PINS) * len(BUDGETS)
-    posed = [problem("llama-3.2-1b", method, hw) for method in METHODS for hw in HARDWARE]
-    assert cases * sum(each is not None for each in posed) >= 500
+    assert cases * sum(len(posed("llama-3.2-1b", hardware)) for hardware in HARDWARE) >= 500
 
 
 @pytest.mark.parametrize("hardware", HARDWARE)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_larger_micro_batch_is_never_slower(model, hardware):
     """What the search's bound rests on: `Rung.largest` is the one that is timed."""
-    for method in METHODS:
-        base = problem(model, method, hardware)
-        if base is None:
-            continue
+    for base in posed(model, hardware):
         given = replace(base, global_batch=96)
         for shape in shapes(given):
             if impossible(given, shape) or 96 % shape.width:
@@ -214,13 +222,9 @@ def test_a_larger_micro_batch_is_never_slower(model, hardware):
 @pytest.mark.parametrize("model", MODELS)
 def test_recomputing_layers_is_never_faster(model, hardware):
     """What the search's order rests on: such a shape waits for the one that recomputes nothing."""
-    for method in METHODS:
-        base = problem(model, method, hardware)
-        if base is None:
-            continue
+    for base in posed(model, hardware):
         given = replace(base, global_batch=96)
-        every = [shape for shape in shapes(given) if impossible(given, shape) is None]
-        assert list(possible(given)) == every
+        assert possible(given) == not_forbidden(given)
         for ladder in ladders(given):
             assert [s.checkpointing for s in ladder] in (["none", "layer"], ["none"], ["layer"])
             for micro in sizes(given, 96 // ladder[0].width if 96 % ladder[0].width == 0 else 0):
@@ -235,10 +239,7 @@ def test_recomputing_layers_is_never_faster(model, hardware):
 @pytest.mark.parametrize("model", MODELS)
 def test_the_largest_micro_batch_is_what_the_whole_account_says(model, hardware):
     """Its short cuts, the state that is always there and one sample alone, leave nothing out."""
-    for method in METHODS:
-        base = problem(model, method, hardware)
-        if base is None:
-            continue
+    for base in posed(model, hardware):
         for shape in possible(base):
             share = global_batch(base, shape.width) // shape.width
             smallest = layout_of(base, shape, 1, share)
@@ -266,10 +267,7 @@ def trains(problem: Problem, smallest, micro: int, budget: int) -> bool | None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_more_memory_is_never_slower(model):
-    for method, hardware in product(METHODS, HARDWARE):
-        base = problem(model, method, hardware)
-        if base is None:
-            continue
+    for base in (one for hardware in HARDWARE for one in posed(model, hardware)):
         shares = (0.3, 0.5, 0.7, 0.85, 1.0)
         found = [search(replace(base, budget=int(s * base.budget))).best for s in shares]
         costs = [preference(each)[0] if each else float("inf") for each in found]

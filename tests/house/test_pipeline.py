@@ -11,7 +11,6 @@ from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.passes.fit.fit import GROUPS as FIT
-from tunec.compiler.passes.fit.fit import POSED_OF, problem_of
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.resolve import resolve
 from tunec.schemas.frozen import replace
@@ -139,14 +138,6 @@ def test_passes_know_only_what_they_declare(path):
             )
             assert (told.values, told.diagnostics) == (outcome.values, outcome.diagnostics)
         draft = draft.with_groups(groups)
-
-
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_the_problem_is_posed_of_what_is_declared(path):
-    """Whether a change of intent fits is remembered by it."""
-    facts = facts_of(path)
-    draft, _, _ = run_passes(facts)
-    assert problem_of(Told(facts, POSED_OF), draft) == problem_of(facts, draft)
 
 
 def test_what_fits_is_told_by_declared_facts_alone():

@@ -16,8 +16,8 @@ hardware: a100-80g-x4
 """
 
 
-def errors_of(text, release="0.9.1"):
-    result = tunec.compile(text, targets=[f"verl@{release}"])
+def errors_of(text):
+    result = tunec.compile(text, targets=["verl@0.9.1"])
     found = [each for each in result.diagnostics if each.severity == "error"]
     assert bool(found) is not bool(result.artifacts.get("verl"))
     return found

@@ -56,12 +56,6 @@ _FOLLOWS = {
 }
 """Reasons and origins of groups that follow from what the search chose."""
 
-
-POSED_OF: Final = (
-    *("model", "selection", "cluster.network", "cluster.measured"),
-    *("spec.batch", "spec.engine", "spec.software", "cluster.software"),
-    *("versions", "releases", "takes_fsdp", "lengths"),
-)
 """The facts from which the problem is made, besides pins."""
 
 

@@ -61,11 +61,6 @@ def _fsdp(nodes: int, per_node: int) -> Iterator[Shape]:
         yield Shape("fsdp", 0, "none", "none", mode, nodes, per_node, kind)
 
 
-def possible(problem: Problem) -> tuple[Shape, ...]:
-    """The shapes that no rule forbids, whatever their memory and speed."""
-    return tuple(chain.from_iterable(ladders(problem)))
-
-
 def ladders(problem: Problem) -> tuple[tuple[Shape, ...], ...]:
     """The possible shapes in groups that differ only in what is recomputed, the least first.
 
