@@ -13,7 +13,7 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.values import plain
-from tunec.compiler.passes.choose_quantization import with_base
+from tunec.compiler.passes.quantized_base import with_base
 from tunec.compiler.search_premises import decided, unbound_seconds, unpinned
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import UnknownName, cluster

@@ -13,7 +13,6 @@ from tunec.compiler.analyses.architecture import (
     takes_no_adapter,
 )
 from tunec.compiler.analyses.architecture.expressions import compiled
-from tunec.compiler.analyses.memory.modules import QUANTIZED_PARTS
 from tunec.compiler.analyses.trainable import (
     adapted_modules,
     modules_to_save,
@@ -29,6 +28,7 @@ from tunec.compiler.passes.adapted_experts import (
     with_experts,
 )
 from tunec.compiler.passes.contract import Outcome, Scribe, model, slot, spec
+from tunec.compiler.passes.quantized_base import refuse_trained_in_full
 from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.spec import Lora
@@ -309,7 +309,7 @@ def _also_train(scribe: Scribe, lora: Lora, at: str) -> None:
             (place := scribe.place("adapter.also_train", f"{at}.also_train")),
             help=f"`--set {place}=[]`, or name it by the end of its path: `lm_head`",
         )
-    _refuse_quantised(scribe, names, at)
+    refuse_trained_in_full(scribe, names, at)
 
 
 def _refuse_tied(scribe: Scribe, name: str, at: str) -> None:
@@ -323,40 +323,6 @@ def _refuse_tied(scribe: Scribe, name: str, at: str) -> None:
         notes=("PEFT would train a copy, which comes apart from the embedding",),
         help=f"`--set {place}=[]`",
     )
-
-
-def _refuse_quantised(scribe: Scribe, names: tuple[str, ...], at: str) -> None:
-    """Report an error for modules that are trained in full, and quantised with the base."""
-    method, architecture = scribe.facts.spec.method, scribe.facts.model.architecture
-    if method.qlora is None and method.int8_lora is None:
-        return
-    plain = {architecture.head, *architecture.new}
-    refused = [
-        name
-        for name in names
-        if any(
-            module.kind == "linear" and module.part in QUANTIZED_PARTS and module.path not in plain
-            for module in modules_to_save(architecture, (name,))
-        )
-    ]
-    if refused:
-        place = scribe.place("adapter.also_train", f"{at}.also_train")
-        scribe.error(
-            "E0609",
-            f"{' and '.join(refused)} cannot be trained in full: {method.name} stores these "
-            "weights in few bits, which take no gradient",
-            place,
-            notes=(NO_GRADIENT,),
-            help="`--set method=lora` keeps the base in its own dtype; or put adapters on them, as "
-            f"`--set {place}=[]` does",
-        )
-
-
-NO_GRADIENT: Final = (
-    "with transformers 5.23.0 and bitsandbytes 0.50.2, PEFT 0.21.2 was seen to end in "
-    "`only Tensors of floating point dtype can require gradients`"
-)
-"""What trains a weight in few bits."""
 
 
 _ADDED: Final = ("classifier", "score")

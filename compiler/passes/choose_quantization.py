@@ -1,7 +1,5 @@
 """choose_quantization: how the frozen base is stored."""
 
-import json
-from shlex import quote
 from typing import Final
 
 from packaging.version import Version
@@ -9,11 +7,10 @@ from packaging.version import Version
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.ledger import Origin
 from tunec.compiler.ir.plan import Draft
-from tunec.compiler.passes.choose_adapter import NO_GRADIENT
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, slot, spec
+from tunec.compiler.passes.quantized_base import in_own_dtype, report_head, with_base
 from tunec.schemas.hardware.profile import Device
 from tunec.schemas.models.published_form import TITLES
-from tunec.schemas.spec import Method
 from tunec.schemas.terms import FloatDtype, QuantFormat
 
 # bitsandbytes' own support table (docs/source/installation.mdx, 0.45 to 0.50): LLM.int8() from
@@ -28,14 +25,6 @@ _MERITS: dict[QuantFormat, str] = {
     "nf4": "qlora stores the frozen base in 4 bits",
     "fp4": "qlora stores the frozen base in 4 bits",
 }
-
-
-def with_base(method: Method, name: str) -> str:
-    """The `--set` argument for the same adapters over a base that another method stores."""
-    said = method.lora or method.qlora or method.int8_lora
-    options = said.model_dump(mode="json", by_alias=True, exclude_unset=True) if said else {}
-    kept = {key: value for key, value in options.items() if key not in ("format", "double")}
-    return f"method={{{name}: {json.dumps(kept)}}}" if kept else f"method={name}"
 
 
 def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
@@ -54,7 +43,7 @@ def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
         "E0602",
         wish,
         where,
-        otherwise=f"`--set {quote(with_base(method, 'lora'))}` keeps the base in its own dtype",
+        otherwise=in_own_dtype(method),
         setting=lambda _: with_base(method, "qlora"),
     )
     quantised = chosen != "none"
@@ -69,35 +58,8 @@ def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
     )
     _say_storage(scribe, chosen, compute)
     if quantised:
-        _report_head(scribe)
+        report_head(scribe)
     return scribe.outcome()
-
-
-_HEADS_TOO: Final = Version("5.0")
-"""The first release of transformers that keeps the last parameter by its name, which in a head with
-a bias is no module's (to 5.23 quantizers/base.py `get_keys_to_not_convert`; 4.x keeps the last
-module)."""
-
-
-def _report_head(scribe: Scribe) -> None:
-    """Report a classifier's head that is quantised with its base, so that PEFT cannot train it."""
-    model, running = scribe.facts.model.architecture, scribe.facts.versions.get("transformers")
-    if not model.new or (running is not None and Version(running) < _HEADS_TOO):
-        return
-    last = model.modules[-1]
-    if last.path == model.head and not last.bias:
-        return
-    names = sorted({path.partition(".")[0] for path in model.new})
-    scribe.report(
-        "head-in-few-bits",
-        "warning",
-        f"transformers {running or '5'} quantises the new head too ({', '.join(names)}), which "
-        "PEFT then cannot train: the run ends before its first step",
-        "method",
-        notes=(NO_GRADIENT,),
-        help=f"give BitsAndBytesConfig `llm_int8_skip_modules={json.dumps(names)}` in the training "
-        "script; or keep the base in its own dtype: `--set method=lora`",
-    )
 
 
 _LIKE_WEIGHTS: Final = Version("0.10"), Version("0.26")

@@ -137,3 +137,9 @@ def test_a_head_with_a_bias_is_quantised_with_its_base(model, task, release, tol
     helps = [each.help for each in found.diagnostics if each.id == "head-in-few-bits"]
     assert len(helps) == bool(told)
     assert all(f"llm_int8_skip_modules={json.dumps(told)}" in each for each in helps)
+
+
+def test_a_base_in_its_own_dtype_keeps_the_adapters_options():
+    found = planned(**task(method={"qlora": {"rank": 8}}))
+    (said,) = [each.help for each in found.diagnostics if each.id == "head-in-few-bits"]
+    assert """--set 'method={lora: {"rank": 8}}'""" in said
