@@ -8,7 +8,7 @@ from tunec.compiler.target import ALWAYS, Json, Phrase, constant, fixed, same
 from tunec.schemas.frozen import replace
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.adapter import whole
-from tunec.targets.huggingface.model import DTYPES
+from tunec.targets.huggingface.model import DTYPES, dtype_of
 from tunec.targets.read_only import split_names
 from tunec.targets.rows import (
     dropout,
@@ -140,7 +140,6 @@ EVERY_LAYER: Final = Phrase(
 _KWARGS: Final = "bnb_config_kwargs"
 _TYPE: Final = f"{_KWARGS}.bnb_4bit_quant_type"
 _STORAGE: Final = f"{_KWARGS}.bnb_4bit_quant_storage"
-_DTYPES: Final = {word: dtype for dtype, word in DTYPES.items()}
 
 
 def _write_format(plan: Plan) -> Mapping[str, Json]:
@@ -161,8 +160,9 @@ def _write_storage(plan: Plan) -> Mapping[str, Json]:
 
 
 def _storage(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    word = str(found[_STORAGE]).removeprefix("torch.")
-    return {"quantization.storage": _DTYPES.get(word)} if word in (*_DTYPES, "uint8") else {}
+    dtype = dtype_of(found[_STORAGE])
+    is_known = dtype is not None or str(found[_STORAGE]) in ("uint8", "torch.uint8")
+    return {"quantization.storage": dtype} if is_known else {}
 
 
 QUANTIZATION: Final = (

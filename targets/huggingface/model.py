@@ -16,7 +16,12 @@ _SOURCE = "trl 0.8.6 to 1.16.0 trainer/model_config.py `ModelConfig`"
 _BNB = "trl 0.8.6 to 1.16.0 trainer/utils.py `get_quantization_config`"
 
 DTYPES: Final[Mapping[FloatDtype, str]] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-_BY_DTYPE = {word: dtype for dtype, word in DTYPES.items()}
+BY_DTYPE: Final[Mapping[str, FloatDtype]] = {word: dtype for dtype, word in DTYPES.items()}
+
+
+def dtype_of(word: object) -> FloatDtype | None:
+    """A slot's dtype by torch's name, with or without its prefix; None for other words."""
+    return BY_DTYPE.get(str(word).removeprefix("torch."))
 
 
 def _is_not_packed(plan: Plan) -> bool:
@@ -39,7 +44,7 @@ def _dtype(key: str) -> tuple[Entry, ...]:
     """The dtype in which weights are loaded; TRL also expands 4-bit weights into it."""
 
     def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
-        dtype = _BY_DTYPE.get(str(found[key]).removeprefix("torch."))
+        dtype = dtype_of(found[key])
         return {} if dtype is None else {"states.weights": dtype}
 
     def read_packed(found: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -136,7 +141,7 @@ def _packed_like_weights(key: str, since: str, until: str) -> Entry:
         return {key: DTYPES[plan.quantization.compute], "load_in_4bit": True}
 
     def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
-        dtype = _BY_DTYPE.get(str(found.get(key)).removeprefix("torch."))
+        dtype = dtype_of(found.get(key))
         packed = found.get("load_in_4bit") is True and dtype is not None
         return {"quantization.storage": dtype} if packed else {}
 

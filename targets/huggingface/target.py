@@ -1,8 +1,8 @@
 """The huggingface target: the Trainer's arguments, the adapter, the model, and ds_config.json."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Plan
@@ -17,7 +17,7 @@ from tunec.targets.huggingface.counting import counting
 from tunec.targets.huggingface.leaves import LEAVES
 from tunec.targets.huggingface.loading import FROM_PRETRAINED
 from tunec.targets.huggingface.methods import method_of
-from tunec.targets.huggingface.model import ADAPTER, MODEL, QUANTIZATION, WIDENING, trust
+from tunec.targets.huggingface.model import ADAPTER, MODEL, QUANTIZATION, WIDENING, dtype_of, trust
 from tunec.targets.huggingface.packages import (
     PEFT,
     PEFT_RELEASES,
@@ -120,7 +120,7 @@ def compute_dtype(documents: Documents) -> Iterator[Definition]:
     for key in ("dtype", "torch_dtype"):
         if key in keys:
             file, found = keys[key]
-            dtype = _DTYPES.get(str(found.value).removeprefix("torch."))
+            dtype = dtype_of(found.value)
             reason = f"bf16 and fp16 are off, and {key} says {found.value}"
             if dtype is not None:
                 yield Definition(
@@ -128,8 +128,6 @@ def compute_dtype(documents: Documents) -> Iterator[Definition]:
                 )
             return
 
-
-_DTYPES: Mapping[str, Any] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 _MODEL_SAYS = "the model's own config says it"
 _SCRIPT = "the training script says it"

@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, named, same
 from tunec.targets.huggingface.adapter import whole
-from tunec.targets.huggingface.model import DTYPES
+from tunec.targets.huggingface.model import BY_DTYPE, DTYPES
 from tunec.targets.ms_swift.packages import METHODS
 from tunec.targets.read_only import named_word, split_names
 from tunec.targets.rows import (
@@ -159,7 +159,6 @@ EVERY_LAYER: Final = Phrase(
 # ── quantisation ─────────────────────────────────────────────────────────────────────────────────
 
 _BITS: Final = {"nf4": 4, "fp4": 4, "int8": 8}
-_BY_DTYPE: Final = {word: dtype for dtype, word in DTYPES.items()}
 
 
 def _write_format(plan: Plan) -> Mapping[str, Json]:
@@ -185,7 +184,7 @@ def _in_dtype(key: str, slot: str, **more: Any) -> Entry:
         (key,),
         (slot,),
         lambda plan: {key: DTYPES[plan[slot]]} if plan[slot] in DTYPES else {},
-        named_word(_BY_DTYPE, key, slot),
+        named_word(BY_DTYPE, key, slot),
         _QUANT,
         when=in_four_bits,
         **more,

@@ -9,7 +9,7 @@ from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.arithmetic import has_flag, recomputes
 from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
 from tunec.targets.huggingface.fsdp_row import CONFIG
-from tunec.targets.huggingface.model import DTYPES
+from tunec.targets.huggingface.model import BY_DTYPE, DTYPES, dtype_of
 from tunec.targets.ms_swift.fsdp import KEY as FSDP_KEY
 from tunec.targets.ms_swift.fsdp import held
 from tunec.targets.ms_swift.packages import TRAINER
@@ -20,7 +20,6 @@ _DTYPE: Final = (
     "ms-swift 4.0.4 to 4.6.0 arguments/base_args/model_args.py `_init_mixed_precision`: flags that "
     "are absent follow from torch_dtype, and fp16 goes with float32"
 )
-_BY_DTYPE: Final = {word: dtype for dtype, word in DTYPES.items()}
 _FLAGS: Final = {"bf16": ("bfloat16",), "fp16": ("float16", "float32")}
 
 
@@ -38,7 +37,7 @@ def _write_precision(plan: Plan) -> Mapping[str, Json]:
 def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
     dtype = str(found.get("torch_dtype")).removeprefix("torch.")
     said = {name: found.get(name) for name in _FLAGS}
-    if dtype not in _BY_DTYPE and None in said.values():
+    if dtype not in BY_DTYPE and None in said.values():
         return {}
     bf16, fp16 = (
         dtype in words if said[name] is None else said[name] is True
@@ -46,7 +45,7 @@ def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
     )
     if bf16 and fp16:
         return {}
-    compute = "bf16" if bf16 else "fp16" if fp16 else _BY_DTYPE.get(dtype)
+    compute = "bf16" if bf16 else "fp16" if fp16 else BY_DTYPE.get(dtype)
     return {
         "precision.loss_scaling": "dynamic" if fp16 else "none",
         "states.autocast": (bf16 or fp16) and not found.get("deepspeed"),
@@ -55,7 +54,7 @@ def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _weights(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    dtype = _BY_DTYPE.get(str(found["torch_dtype"]).removeprefix("torch."))
+    dtype = dtype_of(found["torch_dtype"])
     return {} if dtype is None else {"states.weights": dtype}
 
 

@@ -13,7 +13,7 @@ from packaging.version import Version
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Entry, derived, fixed, in_every_plan, same
 from tunec.schemas.frozen import replace
-from tunec.targets.huggingface.model import DTYPES
+from tunec.targets.huggingface.model import DTYPES, dtype_of
 from tunec.targets.huggingface.packages import TRL
 from tunec.targets.rows import in_four_bits, is_quantised, without_deepspeed
 
@@ -65,13 +65,12 @@ def _read_format(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _loaded(key: str, slot: str, source: str, when: Callable[[Plan], bool]) -> Entry:
     """A row for a dtype argument of `from_pretrained`."""
-    words = {word: dtype for dtype, word in DTYPES.items()}
 
     def write(plan: Plan) -> Mapping[str, Any]:
         return {key: DTYPES[plan[slot]]} if plan[slot] in DTYPES else {}
 
     def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
-        dtype = words.get(str(found[key]).removeprefix("torch."))
+        dtype = dtype_of(found[key])
         return {} if dtype is None else {slot: dtype}
 
     return Entry((key,), (slot,), write, read, source, when=when, package=TRL)
