@@ -6,24 +6,10 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, in_every_plan
+from tunec.schemas.models.chat_templates import PLAIN
 from tunec.schemas.terms import PLAIN_TEMPLATE
 
 NAME: Final = "chat_template.jinja"
-PLAIN: Final = """\
-{{- bos_token }}
-{%- for message in messages %}
-    {%- if message['role'] == 'assistant' %}
-        {{- 'Assistant: ' + message['content'] | trim + eos_token + '\\n\\n' }}
-    {%- else %}
-        {{- message['role'] | capitalize + ': ' + message['content'] | trim + '\\n\\n' }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- 'Assistant:' }}
-{%- endif %}
-"""
-"""It needs no token that the tokenizer lacks: roles are words, and an answer ends with the
-tokenizer's own end token, at which generation stops."""
 
 
 def plain_template(when: Callable[[Plan], bool] = in_every_plan) -> File:

@@ -29,8 +29,10 @@ from tunec.schemas.data_paths import data_kind
 from tunec.schemas.frozen import replace
 from tunec.schemas.lengths import MeasuredBy
 from tunec.schemas.models.catalogue import repository
+from tunec.schemas.models.chat_templates import PLAIN
 from tunec.schemas.source import COMMAND_LINE, Span
 from tunec.schemas.spec import InlineModel
+from tunec.schemas.terms import PLAIN_TEMPLATE
 from tunec.schemas.training_data import parts
 
 _NO_LENGTHS: Final = "data.lengths=null"
@@ -186,12 +188,27 @@ def _counting(options: Namespace, loaded: Loaded | None) -> _Counting:
     model = _model(options, loaded)
     folder = Path(options.tokenizer) if options.tokenizer else None
     files = find(model, folder)
-    text = template_text(Path(options.template)) if options.template else files.template
+    text, whose = _template(options, loaded, files.template)
     template = ChatTemplate(text, files.special) if text is not None else None
     digest = hashlib.sha256(text.encode()).hexdigest() if text is not None else None
     record = MeasuredBy(model=model, sha256=files.sha256, template_sha256=digest)
-    words = f"counted by {files.file}" + (", with its chat template" if text is not None else "")
+    words = f"counted by {files.file}" + (f", with {whose}" if text is not None else "")
     return _Counting(Tokenizer(files, template), record, words)
+
+
+def _template(options: Namespace, loaded: Loaded | None, own: str | None) -> tuple[str | None, str]:
+    """The chat template, and whose it is: the one that is named, that of the spec, or its own."""
+    if options.template:
+        return template_text(Path(options.template)), "the chat template"
+    said = loaded.spec.data.chat_template if loaded is not None and loaded.spec else None
+    if loaded is None or said is None:
+        return own, "its chat template"
+    if said == PLAIN_TEMPLATE:
+        return PLAIN, "the plain chat template"
+    root = None if options.allow_outside else project_root(Path(options.spec).resolve())
+    with suppress(Unreadable):  # reading tells it
+        _require_inside(loaded.base / said, root)
+    return template_text(loaded.base / said), f"the chat template of {said}"
 
 
 def _model(options: Namespace, loaded: Loaded | None) -> str:

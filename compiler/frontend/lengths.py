@@ -22,12 +22,16 @@ from tunec.schemas.data_paths import data_kind
 from tunec.schemas.frozen import replace
 from tunec.schemas.lengths import MARK, KeptLengths, MeasuredFile
 from tunec.schemas.models.catalogue import repository
+from tunec.schemas.models.chat_templates import PLAIN
 from tunec.schemas.source import dotted
+from tunec.schemas.terms import PLAIN_TEMPLATE
 
 _AT: Final = ("data", "lengths")
 _MEAN: Final = re.compile(r"mean\s+([1-9]\d*)", re.ASCII)
 _MOST_READ: Final = 2**26
 """Bytes up to which a data file is read to detect changes; for larger files the size decides."""
+_CHATS: Final = ("messages", "conversations", "instructions")
+"""Forms of records that a chat template turns into texts."""
 _HOW: Final = "measure it: `tunec data --spec SPEC -o FILE`; or write `mean 1200`, or a histogram"
 _MOST: Final = 2**31
 """No sample has more tokens, and no row of a histogram has more samples."""
@@ -137,6 +141,9 @@ def _stale(
     if isinstance(model, str) and named and not is_folder and _weights(named) != _weights(model):
         why = f"it was measured with the tokenizer of {named}, and the model is {model}"
         yield _warning(why, tree)
+    template = data["data"].get("chat_template")
+    if template is not None and _is_of_another(kept, str(template), project):
+        yield _warning(f"it was measured with another chat template than {template}", tree)
     train = frozenset(_train(data["data"].get("train"), project.base))
     for each in kept.files:
         file = path.parent / each.path
@@ -145,6 +152,18 @@ def _stale(
             yield _warning(why, tree)
         elif _differs(each, file, project):
             yield _warning(f"`{each.path}` is not the file that was measured", tree)
+
+
+def _is_of_another(kept: KeptLengths, template: str, project: Project) -> bool:
+    """Whether conversations were measured with another chat template, as far as it can be read."""
+    if kept.form not in _CHATS or kept.tokenizer.sha256 is None:
+        return False
+    try:
+        path = require_inside(project.base / template, project.root)
+        text = PLAIN if template == PLAIN_TEMPLATE else path.read_text("utf-8")
+    except (Unreadable, OSError, ValueError):
+        return False  # the template lies where the run is
+    return hashlib.sha256(text.encode()).hexdigest() != kept.tokenizer.template_sha256
 
 
 def _weights(model: str) -> str:

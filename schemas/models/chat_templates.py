@@ -1,4 +1,4 @@
-"""What is known of the chat templates of base models: which have none, and how turns end.
+"""The plain chat template, and what is known of others: which base models lack one, how turns end.
 
 Nothing follows from a name: makers of base models differ, and a copy may lack what its original
 has.
@@ -8,6 +8,21 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+PLAIN: Final = """\
+{{- bos_token }}
+{%- for message in messages %}
+    {%- if message['role'] == 'assistant' %}
+        {{- 'Assistant: ' + message['content'] | trim + eos_token + '\\n\\n' }}
+    {%- else %}
+        {{- message['role'] | capitalize + ': ' + message['content'] | trim + '\\n\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- 'Assistant:' }}
+{%- endif %}
+"""
+"""It needs no token that the tokenizer lacks: roles are words, and an answer ends with the
+tokenizer's own end token, at which generation stops."""
 _WITHOUT: Final[Mapping[str, str]] = {
     name.lower(): source
     for name, source in {

@@ -255,6 +255,24 @@ def test_a_spec_may_name_the_file_of_lengths_before_it_is_there(tunec, trained, 
         assert "lengths-stale" not in tunec("plan", spec).err
 
 
+def test_conversations_are_measured_with_the_template_of_their_spec(tunec, trained, folder):
+    spec, kept = trained / "spec.yaml", trained / "lengths.json"
+    own = spec.read_text("utf-8").replace("data: {", "data: {lengths: lengths.json, ")
+    counted = {}
+    for template in ("plain", "own.jinja"):
+        (trained / "own.jinja").write_text("{{ messages[0]['content'] }}", "utf-8")
+        text = own.replace("data: {", f"data: {{chat_template: {template}, ")
+        spec.write_text(text, "utf-8")
+        told = tunec("data", "--spec", spec, "--tokenizer", folder, "-o", kept)
+        assert told.code == 0, told.err
+        counted[template] = json.loads(kept.read_text("utf-8"))["counts"]
+        assert template in told.out
+        assert "lengths-stale" not in tunec("plan", spec).err
+    assert counted["plain"] != counted["own.jinja"]
+    spec.write_text(text.replace("own.jinja", "plain"), "utf-8")
+    assert "measured with another chat template than plain" in tunec("plan", spec).err
+
+
 def test_only_the_first_samples_that_a_spec_takes_are_measured(tunec, trained, folder):
     spec = trained / "spec.yaml"
     text = spec.read_text("utf-8").replace(

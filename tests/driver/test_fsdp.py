@@ -288,3 +288,15 @@ def test_weights_are_sent_where_the_state_has_no_buffers(model, target, sends):
     given = {"model": model, "method": "lora", "hardware": "h200-x8", "engine": "fsdp"}
     found = compiled(target, **{**FULL, **given}, pin={"fsdp.version": 2}).planned.plan
     assert found.fsdp.efficient_loading == sends
+
+
+@pytest.mark.parametrize(("release", "wrapped"), [("0.20.0", True), ("0.21.2", False)])
+def test_peft_finds_adapters_only_in_layers_that_are_not_wrapped(release, wrapped):
+    """peft 0.21 would save an empty file of those below FSDP 1, or below FSDP's recomputation."""
+    asked_for = {"method": "lora", "engine": "fsdp", "hardware": "a100-80g-x8"}
+    pin = {"activation_checkpointing.mode": "layer"}
+    software = {"peft": release}
+    found = compiled("trl", **asked_for, pin=pin, software=software).planned.plan
+    assert (found.fsdp.version, found.fsdp.checkpointing) == (2, wrapped)
+    first = compiled("trl", **asked_for, pin={"fsdp.version": 1}, software=software)
+    assert (first.planned.plan is not None) == wrapped

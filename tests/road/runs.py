@@ -132,6 +132,11 @@ RUNS: Final = (
     Run("full under fsdp 2", 7, {"method": "full", "engine": "fsdp"}, always=True),
     Run("lora under fsdp 2", 7, {"method": "lora", "engine": "fsdp"}),
     Run(
+        "lora under fsdp 2 with recomputed layers",
+        7,
+        {"method": "lora", "engine": "fsdp", "pin": {"activation_checkpointing.mode": "layer"}},
+    ),
+    Run(
         "full under fsdp 1",
         7,
         # torch 2.13.0 frees the parameters of a full state dict that it makes on a CPU

@@ -104,7 +104,14 @@ def workload_of(facts: Facts, draft: Draft) -> Workload:
         *(facts.versions, _engine_bytes(draft), facts.selection.shares_host_memory),
         margin_of(facts.cluster.measured),
     )
-    return _WORKLOADS.of(told, (), partial(_workload, facts, draft))
+    peft = facts.releases.get("peft")
+    return _WORKLOADS.of(told, peft, partial(_workload, facts, draft))
+
+
+def _versions(facts: Facts) -> Mapping[str, str]:
+    """The releases that will run, with PEFT's, which the requested trainers install."""
+    peft = {name: release for name, release in facts.releases.items() if name == "peft"}
+    return {**peft, **facts.versions}
 
 
 _WORKLOADS: Final = BoundedCache[Workload]("compiler.passes.fit.fit.workloads", 256)
@@ -137,7 +144,7 @@ def _workload(facts: Facts, draft: Draft) -> Workload:
         if adapter.kind == "none"
         else adapted_modules(architecture, adapter.targets, adapter.parameters),
         trained=trained_modules(architecture, adapter),
-        versions=tuple(sorted(facts.versions.items())),
+        versions=tuple(sorted(_versions(facts).items())),
         loss=draft.loss.path,
         preference=preference_of(draft.objective, draft.generation),
         generation=written_of(draft.generation),

@@ -31,6 +31,12 @@ that accelerate's default holds, which is SHARDED_STATE_DICT."""
 _LOADS_ON_ONE: Final = {"transformers": Version("4.41")}
 """The first release whose fsdp_config has `cpu_ram_efficient_loading`."""
 
+_FINDS_BY_PLACE: Final = Version("0.21")
+"""The first release of PEFT that finds an adapter's tensors by the names of the model's modules:
+peft 0.21.0 to 0.21.2 tuners/tuners_utils.py `_get_tuner_state_dict_key_prefixes`; until 0.20.0 by
+the names of the tensors. In the names of modules are the wrappers that FSDP 1, and FSDP's own
+recomputation, put around layers; in those of a state dict they are not."""
+
 
 def usual_version(workload: Workload, units: Sequence[str] | None = None) -> int:
     """2, unless a named release lacks it, or only version 1 can split embedding and head."""
@@ -63,7 +69,8 @@ def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsd
     torch does by default (2.13 `FullyShardedDataParallel(backward_prefetch=BACKWARD_PRE)`, and
     version 2 always); `use_orig_params`, without which FSDP 1 refuses a unit that is trained in
     part. Rank 0 alone reads the weights (`_loads_on_one`). Layers recompute by
-    FSDP's own wrapper: the model's gathers each unit once more (transformers issue 30404).
+    FSDP's own wrapper: the model's gathers each unit once more (transformers issue 30404). They do
+    not where PEFT would then save no adapter.
     """
     version, sharding, offload = kind
     if not version:
@@ -76,7 +83,7 @@ def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsd
         wrap_classes=workload.architecture.layer_classes,
         efficient_loading=_loads_on_one(version, workload),
         state_dict=_state_dict(version, workload),
-        checkpointing=checkpointing == "layer",
+        checkpointing=checkpointing == "layer" and not _loses_wrapped_adapters(workload),
     )
 
 
@@ -110,6 +117,7 @@ def impossible_fsdp(
     return (
         _quantized(version, workload)
         or _optimizer(version, workload)
+        or _saving(version, workload)
         or _writing(version, workload)
         or _embedding(version, workload, units)
         or _head(version, workload)
@@ -142,6 +150,22 @@ def _hearing(version: int, workload: Workload) -> str | None:
     """Why an audio encoder is excluded: FSDP 2 casts each layer's inputs, as a trace showed."""
     if version == 2 and workload.architecture.source:
         return "what layers keep under FSDP 2 of an encoder that hears is not counted"
+    return None
+
+
+def _loses_wrapped_adapters(workload: Workload) -> bool:
+    """Whether PEFT saves an empty file of an adapter whose layers are wrapped.
+
+    Seen with peft 0.21.2 on two ranks of FSDP 2 with FSDP's recomputation: no tensor is saved.
+    """
+    version = workload.version("peft")
+    return version is not None and version >= _FINDS_BY_PLACE and bool(workload.adapted)
+
+
+def _saving(version: int, workload: Workload) -> str | None:
+    """Why FSDP 1 is excluded with adapters that PEFT would not find below its wrappers."""
+    if version == 1 and _loses_wrapped_adapters(workload):
+        return "peft 0.21 saves no tensor of an adapter below FSDP 1's wrappers; 0.20 does"
     return None
 
 

@@ -7,7 +7,14 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.lora import has_adapter
-from tunec.compiler.lints.facts.sharding import FsdpSettings, asked, fsdp_keys, offloaded
+from tunec.compiler.lints.facts.sharding import (
+    TURNS_ON,
+    FsdpSettings,
+    asked,
+    fsdp_keys,
+    is_true,
+    offloaded,
+)
 from tunec.compiler.lints.rule import Finding, rule
 
 _BNB: Final = frozenset(
@@ -95,6 +102,39 @@ def fsdp_adapter_of_one_rank(run: LintContext) -> Iterator[Finding]:
 
 
 _SHARDS: Final = ("SHARDED_STATE_DICT", "LOCAL_STATE_DICT")
+
+
+@rule("error", "save", consumers=("peft>=0.21",), reads=TURNS_ON)
+def fsdp_adapter_saved_empty(run: LintContext) -> Iterator[Finding]:
+    """PEFT does not find the adapters of layers that FSDP has wrapped, and saves none."""
+    if run.runs("peft>=0.21") is not True or not run.of("trainer"):
+        return
+    if run.value("adapter.kind", "none") == "none":
+        return
+    for each in asked(run):
+        form, own = each.get("state_dict_type"), each.get("activation_checkpointing")
+        if each.who == "axolotl" or (form and str(form.value).upper() in _SHARDS):
+            continue
+        if each.version == 1:
+            yield _saved_empty(each.on, "FSDP 1", "use FSDP 2, or peft 0.20")
+        elif each.version == 2 and own is not None and is_true(own):
+            instead = "let the trainer recompute: gradient_checkpointing: true; or use peft 0.20"
+            yield _saved_empty(own, "FSDP's recomputation", instead)
+
+
+def _saved_empty(at: Place, what: str, help: str) -> Finding:
+    return Finding(
+        f"the adapter below {what} is saved without its tensors",
+        (at.label("wraps each layer"),),
+        (
+            (
+                "PEFT looks for tensors by the names of the model's modules, which hold the "
+                "wrapper's; those in the state dict that is saved do not"
+            ),
+            "adapter_model.safetensors is empty, in checkpoints and in the end",
+        ),
+        help,
+    )
 
 
 @rule("warning", "save", consumers=("transformers",), reads=fsdp_keys("state_dict_type"))
