@@ -181,22 +181,24 @@ def bf16_without_hardware(run: LintContext) -> Iterator[Finding]:
 def _notes(run: LintContext, places: Sequence[Place]) -> Iterator[str]:
     """Notes on the packages that refuse bf16 for these files, and on torch's own check."""
     is_emulated = run.runs(_EMULATING)
-    kinds = () if is_emulated else (each.document.kind for each in places)
-    for name in dict.fromkeys(_REFUSING.get(kind, "transformers") for kind in kinds):
-        if name:
-            yield f"{name} refuses it where torch says that it is unsupported"
     if is_emulated is not False:
         yield "torch counts emulation as support from 2.4 on: the run continues many times slower"
+    kinds = () if is_emulated else (each.document.kind for each in places)
+    before = "" if is_emulated is False else "before torch 2.4, "
+    for name in dict.fromkeys(_REFUSING.get(kind, "transformers") for kind in kinds):
+        if name:
+            yield f"{before}{name} refuses it, as torch says that it is unsupported"
 
 
 def _when(run: LintContext, places: Sequence[Place]) -> Consequence | None:
     """The moment of the failure: DeepSpeed checks when its engine is made, others on reading.
 
-    All of them use torch's check, which counts emulation as support from 2.4 on.
+    All of them use torch's check, which counts emulation as support from 2.4 on: where no release
+    of torch is known, the run is taken to continue.
     """
-    if run.runs(_EMULATING):
+    if run.runs(_EMULATING) is not False:
         return "slow"
-    return "init" if all(each.document.kind in _ENGINES for each in places) else None
+    return "init" if places and all(each.document.kind in _ENGINES for each in places) else None
 
 
 def _by_default(run: LintContext, device: str) -> Iterator[Finding]:
@@ -213,6 +215,7 @@ def _by_default(run: LintContext, device: str) -> Iterator[Finding]:
                 (first.label("bf16 is left out, and is true"),),
                 ("bf16 is `not fp16` where it is left out, from TRL 0.20 on",),
                 "write fp16: true, or bf16: false",
+                consequence=_when(run, ()),
             )
 
 
