@@ -154,7 +154,7 @@ def _baseline(options: Namespace, settings: "Settings | None") -> Path | None:
 
 
 def _write_baseline(baseline: Path | None, linted: Linted) -> None:
-    from tunec.compiler.lints.suppression import write_baseline
+    from tunec.compiler.diagnostics.baseline import write_baseline
 
     if baseline is None:
         raise Misuse("--write-baseline needs --baseline FILE, or `baseline` in tunec.toml")
@@ -165,8 +165,8 @@ def _new(found: tuple[Diagnostic, ...], baseline: Path | None) -> tuple[Diagnost
     """The findings that the baseline does not contain."""
     if baseline is None:
         return found
+    from tunec.compiler.diagnostics.baseline import NotABaseline, read_baseline, without
     from tunec.compiler.frontend.disk import Unreadable, read_bytes
-    from tunec.compiler.lints.suppression import NotABaseline, read_baseline, without
 
     try:
         return without(found, read_baseline(read_bytes(baseline, _MOST_KNOWN).decode()))
@@ -207,7 +207,7 @@ def _show(
     else:
         from tunec.compiler.diagnostics.terminal import render_all
 
-        session.write(render_all(found, sources, color=is_colored(session.stdout)))
+        session.write(render_all(found, sources, color=is_colored(session.stdout), folds=True))
         if any(each.consequence for each in found):
             session.note("tunec explain NAME gives details about a finding")
 

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity, Term
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span, lines_of
 from tunec.schemas.units import GIB, KIB, MIB
 
@@ -166,12 +167,38 @@ def render(diagnostic: Diagnostic, sources: Mapping[str, str], *, color: bool = 
 
 
 def render_all(
-    diagnostics: Iterable[Diagnostic], sources: Mapping[str, str], *, color: bool = False
+    diagnostics: Iterable[Diagnostic],
+    sources: Mapping[str, str],
+    *,
+    color: bool = False,
+    folds: bool = False,
 ) -> str:
-    """Diagnostics one after the other, and how many there are."""
+    """Diagnostics one after the other, and how many there are.
+
+    `folds`: those that differ in their places alone are shown once, with the other places.
+    """
     every = list(diagnostics)
-    parts = [render(each, sources, color=color) for each in every]
+    parts = [render(each, sources, color=color) for each in (_folded(every) if folds else every)]
     return "\n".join([*parts, f"{summary(every)}\n"]) if every else ""
+
+
+_MOST_PLACES: Final = 5
+
+
+def _folded(diagnostics: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
+    """The first of the diagnostics that say the same, which names the places of the others."""
+    alike: dict[tuple[object, ...], list[Diagnostic]] = {}
+    for each in diagnostics:
+        texts = tuple((label.text, label.path) for label in each.labels)
+        said = (each.id, each.severity, each.message, texts, each.notes, each.help, each.sum)
+        alike.setdefault(said if _has_place(each) else (id(each),), []).append(each)
+    for first, *rest in alike.values():
+        spans = [each.span for each in rest if each.span is not None]
+        places = [f"{span.file}:{span.line}" for span in spans]
+        more = len(places) - _MOST_PLACES
+        named = [*places[:_MOST_PLACES], *([f"and {more} more"] if more > 0 else [])]
+        told = f"the same at {', '.join(named)}"
+        yield replace(first, notes=(*first.notes, told)) if places else first
 
 
 def summary(diagnostics: Iterable[Diagnostic]) -> str:

@@ -20,6 +20,12 @@ _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINA
 """Opening a pipe must not wait for a writer."""
 
 
+_MOST_FILES: Final = 1_000
+_MOST_FOLDERS: Final = 2_000
+_LONGEST: Final = 400_000
+"""Bytes of a file; longer ones are data."""
+_NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+
 _OF_NOTEBOOK: Final = 16 << 20
 """A notebook embeds its images, which are skipped before it is parsed."""
 
@@ -73,3 +79,29 @@ def near_files(path: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return did_you_mean(nearest(path.name, [each for each in names if each != path.name]))
+
+
+def texts_below(root: Path, endings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Files whose names end so, each by its path with its text: no more and no longer than read."""
+    for path in _files(root, endings):
+        try:
+            content = read_bytes(path)
+        except Unreadable:
+            continue
+        if len(content) <= _LONGEST:
+            yield path.as_posix(), content.decode("utf-8", "replace")
+
+
+def _files(root: Path, endings: tuple[str, ...]) -> Iterator[Path]:
+    count = 0
+    for entered, (place, folders, names) in enumerate(os.walk(root)):
+        if entered == _MOST_FOLDERS or count >= _MOST_FILES:
+            return
+        folders[:] = sorted(each for each in folders if _is_entered(each))
+        for name in sorted(each for each in names if each.endswith(endings)):
+            count += 1
+            yield Path(place, name)
+
+
+def _is_entered(name: str) -> bool:
+    return not name.startswith(".") and name not in _NOT_ENTERED

@@ -67,6 +67,13 @@ class Call(Struct, frozen=True, eq=False):
         """The class of a method."""
         return self.origin.rpartition(".")[0].rpartition(".")[2]
 
+    def gives(self, name: str) -> bool:
+        """Whether an argument is given, by a keyword or within `**mapping`, and is not None."""
+        for each in self.site.call.keywords:
+            if each.arg == name:
+                return not (isinstance(each.value, ast.Constant) and each.value.value is None)
+        return name in self.fields and self.fields[name].value is not None
+
 
 class Calls(Struct, frozen=True):
     """The calls of a file."""

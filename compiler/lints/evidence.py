@@ -84,12 +84,15 @@ _SETTLED: Final[Mapping[str, re.Pattern[str]]] = {
     "reward-head-not-trained": re.compile(r"\bSEQ_CLS\b"),
     "reentrant-over-frozen-base": re.compile(
         r"projector|requires_grad\s*=\s*True|requires_grad_\(True|enable_input_require_grads"
+        r"|class \w+\((?:SFT|DPO|KTO|ORPO|CPO|GRPO|Reward)Trainer\)"
     ),
+    "quantised-base-under-zero-3": re.compile(r"\bbnb_4bit_quant_storage\b"),
     "generation-length-missing": re.compile(r"max_new_tokens|generation_max_length|\bmax_length="),
     "bf16-updates-lost": re.compile(r"\A(?![\s\S]*dtype)"),
     "fp16-trainable-weights": re.compile(
         r"\A(?![\s\S]*(?:cast_training_params|args\.mixed_precision\s*==\s*[\"']fp16))"
     ),
+    "generation-under-zero-3": re.compile(r"\A(?![\s\S]*Seq2Seq)"),
     "resume-from-a-word": re.compile(r"\A(?![\s\S]*(?:\w\.|\()resume_from_checkpoint\b(?!\s*=))"),
     "longer-than-context": re.compile(r"rope_scaling|rope_parameters|max_position_embeddings\s*="),
     "fsdp-model-left-in-shards": re.compile(r"set_state_dict_type\(|FULL_STATE_DICT"),
@@ -100,14 +103,16 @@ _SETTLED: Final[Mapping[str, re.Pattern[str]]] = {
     "lora-target-string-is-a-regex": re.compile(r"\bLoraConfig\("),
 }
 """What a program's source shows where a rule's finding in its flags is not so: it places the model
-on several devices, builds the adapter for a head, trains what makes the input of the first layer,
-says how long it generates, resumes by no flag, loads in no dtype that is given, makes its adapters
-in fp32, stretches the model's positions, asks FSDP for a whole model before it saves, gathers the
-shards itself, or makes the adapter of other words."""
+on several devices, builds the adapter for a head, trains what makes the input of the first layer or
+extends a trainer of TRL that does so, holds 4 bits in the dtype of the run, says how long it
+generates, has no trainer that generates, resumes by no flag, loads in no dtype that is given, makes
+its adapters in fp32, stretches the model's positions, asks FSDP for a whole model before it saves,
+gathers the shards itself, or makes the adapter of other words."""
 _FURTHER: Final = frozenset(
     {
         *("reentrant-over-frozen-base", "longer-than-context", "fsdp-model-left-in-shards"),
-        *("adapter-saved-empty", "weights-not-gathered-on-save"),
+        *("adapter-saved-empty", "weights-not-gathered-on-save", "quantised-base-under-zero-3"),
+        "generation-under-zero-3",
     }
 )
 """Rules whose pattern may also be in what the program imports."""
@@ -215,7 +220,9 @@ def _unread_by(found: Diagnostic, run: LintContext) -> Iterator[str]:
 _BY_RELEASE: Final = frozenset(
     {"argument-of-no-release", "field-of-another-release", "key-of-another-release"}
 )
-_ASKS: Final = re.compile(r"\bsignature\(|except\s*\(?[^:\n]*\bTypeError\b")
+_ASKS: Final = re.compile(
+    r"\bsignature\(|\bhasattr\(\s*[\w.]*Config\b|except\s*\(?[^:\n]*\bTypeError\b"
+)
 _OF_ADAPTERS: Final = ("lora-alpha-of-zero", "lora-rank-not-positive", "lora-pair-refused")
 _ADAPTS: Final = re.compile(r"get_peft_model|add_adapter|inject_adapter|[(,]\s*peft_config\s*=")
 

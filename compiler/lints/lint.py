@@ -1,5 +1,6 @@
 """Lint: read files as runs, and report every fault in them in a stable order."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,8 @@ from tunec.compiler.lints.repository import Repository, reach_of
 from tunec.compiler.lints.rule import UNCERTAIN, check_rule, to_diagnostic
 from tunec.compiler.lints.run_files import Run, Watch, apart, files_of, read_runs, unwatched
 from tunec.compiler.lints.suppression import (
+    OF_ANOTHER,
+    lowered,
     unless_guessed,
     unless_own,
 )
@@ -124,7 +127,7 @@ def lint_files(
     is_described = surroundings.cluster is not None or bool(surroundings.software)
     is_described = is_described or bool(surroundings.pins or surroundings.readers)
     witness = Witness(linted.runs, names, mentions, is_described)
-    told = tuple(as_witnessed(linted.diagnostics, witness))
+    told = tuple(as_witnessed(_unless_of_another(linted.diagnostics, witness), witness))
     told = told if settings is None else settings.levelled(told)
     return replace(
         linted,
@@ -133,6 +136,36 @@ def lint_files(
         cut_short=tuple(map(str, gathered.cut_short)),
         crowded=tuple(map(str, read.crowded)),
     )
+
+
+_OF_KEYS: Final = frozenset(
+    {
+        *("adapter-key-unread", "flag-of-no-release", "glm-4-file-refused", "key-of-no-release"),
+        *("key-outside-its-section", "key-unread-by-musubi-tuner", "key-unread-by-sd-scripts"),
+    }
+)
+"""Rules about keys that a trainer's program does not know."""
+_SEVERAL: Final = 3
+"""Unknown keys of one file: of 13 such files of trainers in public repositories 12 were another
+program's (docs/false-alarms.md), and a command gave the last one to its own."""
+
+
+def _unless_of_another(found: Sequence[Diagnostic], witness: Witness) -> Iterator[Diagnostic]:
+    """The findings; a file with several keys that its program does not know gets one note.
+
+    It is another program's, unless commands name it and the program that it is taken for.
+    """
+    unknown = [each for each in found if each.id in _OF_KEYS and witness.is_asked(each)]
+    counted = Counter((each.file, each.id) for each in unknown)
+    told = set[tuple[str, str]]()
+    for each in found:
+        number = counted[each.file, each.id]
+        if number < _SEVERAL or not witness.is_asked(each) or witness.shows_reader(each.file):
+            yield each
+        elif (each.file, each.id) not in told:
+            told.add((each.file, each.id))
+            more = f"so it is with {number - 1} more of its keys"
+            yield lowered(replace(each, notes=(*each.notes, more)), OF_ANOTHER)
 
 
 def _kept(runs: Sequence[Run], strange: Set[str]) -> list[Run]:

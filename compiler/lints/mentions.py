@@ -3,10 +3,10 @@
 What a repository holds has mostly run. So a finding that says that the program which reads a file
 refuses it says more often that another program reads it, or another release: of such errors in
 public repositories three in ten were true at first sight, of errors about what runs on otherwise
-seven (docs/false-alarms.md). They need what shows the program itself: a command starts the
-distribution's own, and no copy of it lies in the repository; the file is one that no other program
-reads; or the repository's own program gives what it reads to the trainer's classes, and trains by
-one of the trainer's.
+seven, and of warnings four and seven (docs/false-alarms.md). Both need what shows the program
+itself: a command starts the distribution's own, and no copy of it lies in the repository; the file
+is one that no other program reads; or the repository's own program gives what it reads to the
+trainer's classes, and trains by one of the trainer's.
 """
 
 import re
@@ -21,10 +21,11 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.frontend.disk import Unreadable, read_bytes
+from tunec.compiler.frontend.disk import Unreadable, read_bytes, texts_below
+from tunec.compiler.frontend.notebook import is_notebook, without_results
 from tunec.compiler.frontend.shell_words import BATCH_ENDINGS
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.own_source import OwnSource, texts_below, without_remarks
+from tunec.compiler.lints.own_source import OwnSource
 from tunec.compiler.lints.repository import copy_of, is_top
 
 _SCRIPTS: Final = (".sh", ".bash", *BATCH_ENDINGS)
@@ -211,6 +212,16 @@ class Mentions(Struct, frozen=True, dict=True):
         return tuple({path: text for path, text in every if _BUILT_IN not in path}.items())
 
 
+REMARK: Final = re.compile(r"""(?m)^[ \t]*"?#(?!!).*$""")
+_WITHOUT_REMARKS: Final = (".json", ".md", ".rst", ".txt", ".toml")
+
+
+def without_remarks(path: str, text: str) -> str:
+    """A text without comment lines and a notebook's results, whose mentions do not count as use."""
+    said = without_results(text) if is_notebook(path) else text
+    return said if path.endswith(_WITHOUT_REMARKS) else REMARK.sub("", said)
+
+
 def _at_each(word: str, text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
     """What a pattern matches where a word stands, with which all that it matches begins."""
     at = text.find(word)
@@ -283,6 +294,19 @@ def only_prints(program: str, file: str) -> bool:
     return all(each.lstrip().startswith("print(") for each in used)
 
 
+def is_same(name: str, word: str) -> bool:
+    """Whether a word says only what it stands for: `MODEL_PATH=model-path`."""
+    return re.sub("[-_]", "", name).lower() == re.sub("[-_]", "", word).lower()
+
+
+def times_named(file: str, text: str) -> int:
+    """How often a text names a file, by as much of its path as the text says anywhere."""
+    parts = PurePosixPath(file).parts
+    ends = ("/".join(parts[at:]) for at in range(len(parts)))
+    named = (re.findall(rf"(?<![\w-]){re.escape(end)}(?!\w)", text) for end in ends)
+    return next((len(each) for each in named if each), 0)
+
+
 def _is_program(path: str) -> bool:
     return path.endswith(_PROGRAMS)
 
@@ -333,8 +357,8 @@ def _names_started(kind: str, commands: Sequence[str]) -> Iterator[str]:
 
 
 def is_said_to_end(found: Diagnostic) -> bool:
-    """Whether an error says that a run ends."""
-    return found.severity == "error" and found.consequence in ENDS
+    """Whether a finding says that the program which reads the file ends; a lost file ends any."""
+    return found.id != "missing-file" and found.consequence in ENDS
 
 
 class Started(Struct, frozen=True):

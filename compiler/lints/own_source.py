@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 
-from tunec.compiler.frontend.disk import Unreadable, read_bytes
-from tunec.compiler.frontend.notebook import is_notebook, without_results
+from tunec.compiler.frontend.disk import Unreadable, read_bytes, texts_below
 from tunec.compiler.lints.repository import Reach
 
 if TYPE_CHECKING:
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
     from tunec.compiler.lints.document import Document
 
 Found = TypeVar("Found")
-_MOST_FILES: Final = 1_000
-_MOST_FOLDERS: Final = 2_000
-_LONGEST: Final = 400_000
-"""Bytes of a file; longer ones are data."""
-_NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 _FIELD: Final = re.compile(
     r"(?m)^[ \t]+([A-Za-z_]\w*)[ \t]*:[ \t]*([A-Za-z_][^=\n#]*?)[ \t]*(?:=|$)"
 )
@@ -63,7 +57,7 @@ _LOADS: Final = re.compile(
 )
 _PARSES: Final = re.compile(r"TrlParser|HfArgumentParser|H4ArgumentParser")
 _IMPORTED: Final = re.compile(
-    r"(?m)^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import|import[ \t]+([\w.]+))"
+    r"(?m)^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t(]+([\w, \t]*)|import[ \t]+([\w.]+))"
 )
 _IMPORTS_DEEP: Final = 2
 _LEAST_READ, _SHARE_READ = 3, 0.5
@@ -212,13 +206,19 @@ class OwnSource(Struct, frozen=True, dict=True):
         return self._once(("sources", program), lambda: tuple(self._with_imports(program)))
 
     def _with_imports(self, program: str) -> Iterator[str]:
-        found = {program: self.text_of(program) or ""}
-        waiting = [found[program]]
+        found = dict.fromkeys(self._paths_of(program)[:1])
+        waiting = list(found)
         for _ in range(_IMPORTS_DEEP):
-            named = {_module(each) for text in waiting for each in _IMPORTED.finditer(text)}
-            new = {name: self.text_of(name) or "" for name in sorted(named - found.keys())}
-            found, waiting = {**found, **new}, list(new.values())
-        yield from (text for text in found.values() if text)
+            new = dict.fromkeys(sorted({at for by in waiting for at in self._imported(by)}))
+            waiting = [each for each in new if each not in found]
+            found |= new
+        yield from (self._files[each] for each in found)
+
+    def _imported(self, path: str) -> Iterator[str]:
+        """The repository's modules that a file imports: of equal names, the one nearest to it."""
+        for name in {*_modules(self._files[path])}:
+            if of_name := self._paths_of(name):
+                yield max(of_name, key=lambda each: len(os.path.commonpath((each, path))))
 
     def shows_in(self, programs: Iterable[str], pattern: re.Pattern[str]) -> bool:
         """Whether a program, or what it imports, matches a pattern."""
@@ -236,6 +236,12 @@ class OwnSource(Struct, frozen=True, dict=True):
     def lacks_program(self, program: str) -> bool:
         """Whether there are files, and the program is not among them."""
         return bool(self._files) and self.text_of(program) is None
+
+    def is_imported_by(self, file: str, pattern: re.Pattern[str]) -> bool:
+        """Whether a file that matches a pattern imports the module that another file is."""
+        path = Path(file).resolve().as_posix()
+        programs = (each for each, text in self._files.items() if pattern.search(text))
+        return any(path in self._imported(each) for each in programs if each != path)
 
     def has_folder(self, folder: str) -> bool:
         """Whether some file lies below a folder of that path."""
@@ -343,8 +349,13 @@ def _literal(text: str) -> Any:
         return UNSETTLED
 
 
-def _module(found: re.Match[str]) -> str:
-    return (found[1] or found[2] or "").lstrip(".")
+def _modules(text: str) -> Iterator[str]:
+    """What a text imports, and what may be modules of a package that it imports from."""
+    for package, names, module in _IMPORTED.findall(text):
+        within = (package or module).lstrip(".")
+        yield within
+        for each in re.findall(r"\w+", names):
+            yield f"{within}.{each}".lstrip(".")
 
 
 def _taken_in(text: str) -> Iterator[str]:
@@ -360,39 +371,3 @@ def own_source(files: Iterable[Path], reach: Reach) -> OwnSource:
 
 _LEFT_OUT: Final = re.compile(r"\A(?:\.{0,2}/|[^/]*[$\0][^/]*/)+")
 """Prefixes of paths that are ignored: `../`, a variable."""
-
-
-def texts_below(root: Path, endings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Files whose names end so, each by its path with its text: no more and no longer than read."""
-    for path in _files(root, endings):
-        try:
-            content = read_bytes(path)
-        except Unreadable:
-            continue
-        if len(content) <= _LONGEST:
-            yield path.as_posix(), content.decode("utf-8", "replace")
-
-
-def _files(root: Path, endings: tuple[str, ...]) -> Iterator[Path]:
-    count = 0
-    for entered, (place, folders, names) in enumerate(os.walk(root)):
-        if entered == _MOST_FOLDERS or count >= _MOST_FILES:
-            return
-        folders[:] = sorted(each for each in folders if _is_entered(each))
-        for name in sorted(each for each in names if each.endswith(endings)):
-            count += 1
-            yield Path(place, name)
-
-
-def _is_entered(name: str) -> bool:
-    return not name.startswith(".") and name not in _NOT_ENTERED
-
-
-REMARK: Final = re.compile(r"""(?m)^[ \t]*"?#(?!!).*$""")
-_WITHOUT_REMARKS: Final = (".json", ".md", ".rst", ".txt", ".toml")
-
-
-def without_remarks(path: str, text: str) -> str:
-    """A text without comment lines and a notebook's results, whose mentions do not count as use."""
-    said = without_results(text) if is_notebook(path) else text
-    return said if path.endswith(_WITHOUT_REMARKS) else REMARK.sub("", said)

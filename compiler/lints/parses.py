@@ -242,3 +242,16 @@ def _not_taken(
             yield fault
         elif "deepspeed" not in readers:
             yield replace(fault, severity="warning", notes=(*fault.notes, _NOTE))
+
+
+_NO_COMMA: Final = "a comma or"
+"""The fault at a pair that follows another: to hjson the end of a line is a comma."""
+_BARE: Final = re.compile(r"""\s*["']?[\w.-]+["']?\s*:\s*[^\s"'{}\[\],:]""")
+"""A key and a value without quotes, which ends with its line for hjson."""
+
+
+def is_hjson(fault: Diagnostic, line: str) -> bool:
+    """Whether hjson takes what JSON refuses at a line: text without quotes, comments, commas."""
+    column = 0 if fault.span is None else fault.span.column - 1
+    is_at_start = fault.message.startswith(_NO_COMMA) and not line[:column].strip()
+    return is_at_start or fault.message in _LENIENT or _BARE.match(line) is not None

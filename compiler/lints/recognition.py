@@ -104,6 +104,8 @@ its other fields are those of TrainingArguments, and some of DPOConfig's, whose 
 _LEAST_FLAGS: Final = 2
 """Fields of the trainer, besides `deepspeed`, that a script's flags have at the least: scripts that
 only load a model are given that one too."""
+_OF_ANY_PROGRAM: Final = frozenset({"output_dir", "seed", "debug", "run_name"})
+"""Flags that programs have which train nothing: alone they show no trainer."""
 _OF_TRAINERS: Final = frozenset({"output_dir", "per_device_train_batch_size", "do_train"})
 _NO_FLAGS: Final = ("ds_config.json", "accelerate.yaml")
 """Files that no program takes as flags of its own."""
@@ -309,7 +311,9 @@ def _knows(files: Sequence[tuple[Target, File]], parsed: Parsed, least: float) -
     loads_only = parsed.part == "flags" and "deepspeed" in mine and "output_dir" not in mine
     if loads_only and len(fields_of("hf").intersection(mine)) - 1 < _LEAST_FLAGS:
         return False
-    return len(mine) >= least * len(fields)
+    is_shown = parsed.part != "flags" or starts_engine(parsed.root)
+    is_shown = is_shown or not _OF_ANY_PROGRAM.issuperset(mine)
+    return is_shown and len(mine) >= least * len(fields)
 
 
 def _may_be(key: str, node: Node) -> bool:

@@ -13,8 +13,8 @@ from tunec.compiler.frontend.shell_words import BATCH_ENDINGS
 from tunec.compiler.lints.document import TRL, Document, FileReference
 from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.grouping import Group, Part, grouped, part_of
+from tunec.compiler.lints.mentions import without_remarks
 from tunec.compiler.lints.neighbours import is_python
-from tunec.compiler.lints.own_source import without_remarks
 from tunec.compiler.lints.parses import Parses
 from tunec.compiler.lints.repository import Reach, is_library
 from tunec.compiler.target import Target

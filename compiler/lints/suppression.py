@@ -1,4 +1,4 @@
-"""Findings that are passed over: those of a baseline, and names that a spec allows.
+"""Findings that are passed over: by names that a spec allows.
 
 And those that rest on a guess, as how files go together: they are notes, whatever the rule says.
 So are those in a file that the repository's own scripts read otherwise.
@@ -9,16 +9,14 @@ reached. Each reason against it is one row: the sentence that the user reads, an
 left.
 """
 
-import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
 from msgspec import Struct
 
-from tunec.compiler.diagnostics.codes import is_code, known_names
+from tunec.compiler.diagnostics.codes import known_names
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
 from tunec.compiler.diagnostics.wording import nearest_one, nearly
 from tunec.compiler.lints.context import LintContext
@@ -48,12 +46,8 @@ IN_TEXT: Final = Reason(
 )
 UNSTARTED: Final = Reason("nothing in this repository names this program", *_ONE_LOWER)
 OF_A_COPY: Final = Reason("the file belongs to a library that this repository has a copy of")
-OF_TESTS: Final = Reason(
-    "the file is one of tests: it is there for them, and no run of it is known"
-)
-TOGETHER: Final = Reason(
-    "no file says that these are one run: name them together if they are",
-)
+OF_TESTS: Final = Reason("the file is one of tests: it is there for them, and no run is known")
+TOGETHER: Final = Reason("no file says that these are one run: name them together if they are")
 
 # ── what reads it ─────────────────────────────────────────────────────────────────────────────────
 READ_BY_ITSELF: Final = Reason(
@@ -64,13 +58,13 @@ TEMPLATE: Final = Reason(
 )
 FILLED_IN: Final = Reason("a word stands for a value, as in a template: what fills it is not known")
 IN_HJSON: Final = Reason(
-    "deepspeed.initialize reads the file by hjson, which takes text without quotes"
+    "deepspeed.initialize reads the file by hjson: quotes and a line's last comma may be left out"
 )
 RECORDS: Final = Reason("one document follows another, as in a list that a program writes")
 OWN_VERL: Final = Reason("this repository has a verl of its own, which may read it otherwise")
 OF_HYDRA: Final = Reason("a program of this repository names the file as its own configuration")
 IN_YAML: Final = Reason("DeepSpeed reads JSON, and a program of this repository loads YAML itself")
-SAVED: Final = Reason("a program saved it beside an adapter, and it may be another library's")
+OF_ANOTHER: Final = Reason("its keys are those of no known program: another one may read it")
 WRITTEN: Final = Reason(
     "a script of this repository writes the file before it starts what reads it"
 )
@@ -87,29 +81,26 @@ OWN_PROGRAM: Final = Reason(
 OWN_FIELD: Final = Reason("a class of this repository has the field, and may take other values")
 OWN_TEMPLATE: Final = Reason("a script of this repository registers a template of that name")
 OWN_TRAINER: Final = Reason("the trainer is a class of this repository, which may do it otherwise")
+PATCHED: Final = Reason(
+    "a program that imports this file imports Unsloth, which replaces TRL's classes with its own"
+)
 AS_TEXT: Final = Reason("a script of this repository gives each value to its parser as text")
 
 READER_TAKEN: Final = Reason(
     "the program that reads it is the repository's own, and not known to pass it on as it is",
     *_ONE_LOWER,
 )
-
 READER_UNSEEN: Final = Reason(
     "this would end a run, and nothing in this repository shows that it starts the program which"
     " refuses it: another program, or another release, may read it",
-    warning="warning",
 )
-
 RELEASE_UNSEEN: Final = Reason(
     "no file of this repository says which release reads it: another may take it", *_ONE_LOWER
 )
-
 KEPT_OUT: Final = Reason("the repository's .gitignore keeps the file out of it: others may have it")
-
 SOME_VERL: Final = Reason(
     "no file of this repository says which release of verl reads it, and keys and words change"
 )
-
 OLDER_VERL: Final = Reason("keys and words of verl are known of later releases than this one")
 ELSEWHERE: Final = Reason(
     "the script changes to a folder of another name first: which files it finds is not known"
@@ -119,6 +110,10 @@ PROGRAM_GONE: Final = Reason(
 )
 
 UNSUBMITTED: Final = Reason("the script is started by its path here, and nothing submits it")
+HOSTS_ELSEWHERE: Final = Reason(
+    "deepspeed takes /job/hostfile where no other is given, and a machine may have one"
+)
+IDLE: Final = Reason("the block that it is in is switched off")
 STARTED_OTHERWISE: Final = Reason(
     "another script starts the file too, and not with one process alone"
 )
@@ -143,62 +138,12 @@ def lowered(found: Diagnostic, why: Reason) -> Diagnostic:
     return replace(found, severity=left, notes=(*found.notes, why.text), fix=fix)
 
 
-_VERSION: Final = 1
-Key = tuple[str, str, str, str]
-
-
-class NotABaseline(ValueError):
-    """The text is not a baseline file; the message gives the reason."""
-
-
-def write_baseline(diagnostics: Iterable[Diagnostic]) -> str:
-    """The text of a file that accepts exactly these findings. Hard errors are left out."""
-    counted = Counter(key_of(each) for each in diagnostics if not is_code(each.id))
-    names = ("name", "file", "path", "message")
-    entries = [
-        {**dict(zip(names, key, strict=True)), "count": n} for key, n in sorted(counted.items())
-    ]
-    return (
-        json.dumps({"baseline": _VERSION, "findings": entries}, indent=2, ensure_ascii=False) + "\n"
-    )
-
-
-def read_baseline(text: str) -> "Counter[Key]":
-    """The number of times each finding is accepted; raise NotABaseline."""
-    try:
-        data = json.loads(text)
-        if data["baseline"] != _VERSION:
-            raise NotABaseline(f"it is of version {data['baseline']}, not {_VERSION}")
-        return Counter(
-            {
-                (e["name"], e["file"], e["path"], e["message"]): int(e["count"])
-                for e in data["findings"]
-            }
-        )
-    except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as fault:
-        if isinstance(fault, NotABaseline):
-            raise
-        raise NotABaseline("it was not written by --write-baseline") from None
-
-
-def without(diagnostics: Iterable[Diagnostic], baseline: "Counter[Key]") -> tuple[Diagnostic, ...]:
-    """The findings that are not in the baseline; of equal findings, those beyond its count."""
-    left = baseline.copy()
-    kept = []
-    for each in diagnostics:
-        key = key_of(each)
-        if left[key] > 0 and not is_code(each.id):
-            left[key] -= 1
-        else:
-            kept.append(each)
-    return tuple(kept)
-
-
-def key_of(diagnostic: Diagnostic) -> Key:
-    """The parts of a finding that identify it after lines have moved."""
-    first = diagnostic.primary
-    file = first.span.file if first and first.span else ""
-    return (diagnostic.id, file, first.path if first else "", diagnostic.message)
+def weakest(found: Diagnostic, reasons: Iterable[Reason]) -> Diagnostic:
+    """A finding at the level that the reasons against it leave together."""
+    every = tuple(dict.fromkeys(reasons))
+    if not every:
+        return found
+    return lowered(found, every[0] if len(every) == 1 else Reason("; ".join(e.text for e in every)))
 
 
 _LIKE: Final = 0.8
@@ -270,6 +215,7 @@ def unless_own(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagno
             document = by_name.get(each.file)
             why = SET_LATER if _is_set(each, document, run) else None
             why = why or (OWN_TRAINER if _is_own_field(each, document, run) else None)
+            why = why or (PATCHED if _is_replaced(each, run) else None)
             yield each if why is None else lowered(each, why)
 
 
@@ -316,11 +262,30 @@ def _is_template(document: Document) -> bool:
 
 
 def _is_set(found: Diagnostic, document: Document | None, run: LintContext) -> bool:
-    """Whether a script sets the key of a finding after the document was read."""
-    label = found.primary
-    if label is None or document is None or _is_axolotls_own(document, run):
+    """Whether a script sets a key that a finding rests on after the document was read."""
+    if document is None or _is_axolotls_own(document, run) or found.severity == "note":
         return False
-    return found.severity != "note" and run.own.sets(label.path.removeprefix("--"))
+    is_command = document.format == "shell"
+    mine = (e for e in found.labels if e.span is not None and e.span.file == document.name)
+    keys = (each.path.removeprefix("--") for each in mine if is_command or each is found.primary)
+    return any(map(run.own.sets, keys))
+
+
+_OF_ARGUMENTS: Final = (
+    "argument-of-no-release",
+    "field-of-another-release",
+    "trainer-argument-moved",
+)
+"""Rules about the arguments of classes, which another package may replace."""
+_IMPORTS_UNSLOTH: Final = re.compile(r"(?m)^\s*(?:from|import) unsloth\b")
+
+
+def _is_replaced(found: Diagnostic, run: LintContext) -> bool:
+    """Whether it is about a class of TRL that Unsloth replaces before the file is imported."""
+    if found.id not in _OF_ARGUMENTS or not found.file.endswith(".py"):
+        return False
+    is_program = any("__main__" in e.text for e in run.documents if e.name == found.file)
+    return not is_program and run.own.is_imported_by(found.file, _IMPORTS_UNSLOTH)
 
 
 _OF_FIELDS: Final = ("trl-", "generation", "temperature-", "dpo-", "grpo-", "kto-")

@@ -34,20 +34,26 @@ from tunec.compiler.lints.mentions import (
     Mentions,
     Started,
     is_said_to_end,
+    is_same,
     is_seen,
     only_prints,
     packages_of,
+    times_named,
 )
+from tunec.compiler.lints.parses import is_hjson
 from tunec.compiler.lints.python_runs import is_reached
 from tunec.compiler.lints.rule import BY_VERSION
 from tunec.compiler.lints.suppression import (
     ELSEWHERE,
     FILLED_IN,
+    HOSTS_ELSEWHERE,
+    IDLE,
     IN_HJSON,
     IN_TEXT,
     KEPT_OUT,
     NO_READER,
     OF_A_COPY,
+    OF_ANOTHER,
     OF_TESTS,
     OLDER_VERL,
     PRINTED,
@@ -56,7 +62,6 @@ from tunec.compiler.lints.suppression import (
     READER_UNSEEN,
     RECORDS,
     RELEASE_UNSEEN,
-    SAVED,
     SET_BESIDE,
     SOME_VERL,
     STARTED_OTHERWISE,
@@ -66,7 +71,7 @@ from tunec.compiler.lints.suppression import (
     UNSUBMITTED,
     WRITTEN,
     Reason,
-    lowered,
+    weakest,
 )
 
 _WHOLE: Final = ("json", "yaml", "toml")
@@ -75,17 +80,7 @@ _WHOLE: Final = ("json", "yaml", "toml")
 def as_witnessed(found: Iterable[Diagnostic], witness: "Witness") -> Iterator[Diagnostic]:
     """The findings, each at the level that its weakest premise leaves."""
     for each in found:
-        is_asked = each.severity != "note" and not each.is_bug
-        is_asked = is_asked and not witness.files.isdisjoint(_files(each))
-        yield weakest(each, witness.against(each)) if is_asked else each
-
-
-def weakest(found: Diagnostic, reasons: Iterable[Reason]) -> Diagnostic:
-    """A finding at the level that the reasons against it leave together."""
-    every = tuple(dict.fromkeys(reasons))
-    if not every:
-        return found
-    return lowered(found, every[0] if len(every) == 1 else Reason("; ".join(e.text for e in every)))
+        yield weakest(each, witness.against(each)) if witness.is_asked(each) else each
 
 
 class Witness(Struct, frozen=True, dict=True):
@@ -98,39 +93,50 @@ class Witness(Struct, frozen=True, dict=True):
     is_described: bool = False
     """Whether the user gives devices or releases, and so knows the program that reads the files."""
 
+    def is_asked(self, found: Diagnostic) -> bool:
+        """Whether a finding is asked for its premises."""
+        is_said = found.severity != "note" and not found.is_bug
+        return is_said and not self.files.isdisjoint(_files(found))
+
     def against(self, found: Diagnostic) -> Iterator[Reason]:
         """The reasons against a finding, at most one for each premise."""
         yield from self._open(found)
-        if found.id == _UNRECOGNISED and PurePosixPath(found.file).name == _SAVED:
-            yield SAVED
+        if found.id == _UNRECOGNISED and self.mentions.has_programs:
+            yield OF_ANOTHER
         uses = (self._use(each) for each in _files(found) if each in self.files)
         reasons = [each for each in uses if each is not None]
         yield from sorted(reasons, key=lambda each: each.error != "note")[:1]
-        if not self._is_reached(found):
-            yield UNREACHED
-        if self._is_elsewhere(found):
-            yield ELSEWHERE
-        if self._is_set_beside(found):
-            yield SET_BESIDE
-        if found.id == _OF_ONE and self._is_shared(found):
-            yield STARTED_OTHERWISE
-        if found.id == _DIRECTIVES and self._is_started_by_path(found.file):
-            yield UNSUBMITTED
+        told = {
+            UNREACHED: not self._is_reached(found),
+            ELSEWHERE: self._is_elsewhere(found),
+            SET_BESIDE: self._is_set_beside(found),
+            HOSTS_ELSEWHERE: found.id in _OF_HOSTS and "hostfile" in found.message,
+            IDLE: self._is_idle(found),
+            STARTED_OTHERWISE: found.id == _OF_ONE and self._is_shared(found),
+            UNSUBMITTED: found.id == _DIRECTIVES and self._is_started_by_path(found.file),
+        }
+        yield from (reason for reason, is_so in told.items() if is_so)
         yield from self._of_verl(found)
         if not self.is_described:
             taken = self._unseen(found) or self._reader(found)
             yield from () if taken is None else (taken,)
 
+    def shows_reader(self, file: str) -> bool:
+        """Whether it is a command, or a command names it and the program it is taken for."""
+        kinds = self._kinds.get(file, ())
+        named = {*self.mentions.texts_naming(file, with_prose=True)} & {*self.mentions.commands}
+        readers = [READERS[kind] for kind in kinds if kind in READERS]
+        return not kinds or any(each.search(text) for each in readers for text in named)
+
     def _open(self, found: Diagnostic) -> Iterator[Reason]:
         """What is against the premise that the file says all of what is read."""
         if found.id == _NOT_JSON:
             yield from self._unquoted(found)
-        if found.id == _MISSING and (
-            _STANDS_IN.search(found.message.partition(" ")[0]) or self._is_below_a_word(found)
-        ):
-            yield FILLED_IN
-        if found.id == _MISSING and self.mentions.keeps_out(found.message.partition(" ")[0]):
-            yield KEPT_OUT
+        if found.id == _MISSING:
+            path = found.message.partition(" ")[0]
+            if _STANDS_IN.search(path) or self._is_below_a_word(found):
+                yield FILLED_IN
+            yield from (KEPT_OUT,) if self.mentions.keeps_out(path) else ()
 
     def _unquoted(self, found: Diagnostic) -> Iterator[Reason]:
         """What is against the premise that a text was to be one document of JSON."""
@@ -140,8 +146,15 @@ class Witness(Struct, frozen=True, dict=True):
             yield FILLED_IN
         elif found.message == TRAILING and line[column:].startswith(("{", "[")):
             yield RECORDS
-        elif _BARE.match(line) and self._is_of_engine:
-            yield IN_HJSON
+        elif is_hjson(found, line):
+            is_engines = self._is_of_engine or self._is_given_to_engine(found.file)
+            yield from (IN_HJSON,) if is_engines else ()
+
+    def _is_given_to_engine(self, file: str) -> bool:
+        """Whether a command gives a file by the flag of `deepspeed.add_config_arguments`."""
+        name = re.escape(PurePosixPath(file).name)
+        flag = re.compile(rf"--deepspeed_config[ =]+[\"']?[^\s\"']*{name}")
+        return any(map(flag.search, self.mentions.texts_naming(file, with_prose=True)))
 
     def _use(self, file: str) -> Reason | None:
         """What is against the premise that a file is used."""
@@ -185,14 +198,17 @@ class Witness(Struct, frozen=True, dict=True):
         return READER_TAKEN if is_whole and not is_known else None
 
     def _unseen(self, found: Diagnostic) -> Reason | None:
-        """What is against an error that says that the program which reads the file ends."""
+        """What is against a finding that says that the program which reads the file ends."""
         held = self._document(found) if is_said_to_end(found) and not is_code(found.id) else None
         is_call = any(file.endswith(PYTHON) for file in _files(found))
         is_read = is_call or self._is_for_engines(found)
         if held is None or is_read or not self.mentions.has_programs:
             return None
         run, document = held
-        has_copy = any(map(run.own.packs, packages_of(document.kind)))
+        packages = packages_of(document.kind)
+        if found.severity != "error" and document.kind != "hf" and not packages:
+            return None  # a script is known by its own name
+        has_copy = any(map(run.own.packs, packages))
         programs, about = programs_at(run, found), programs_about(run, found)
         started = Started(programs, run.own, about, self.mentions)
         if has_copy or not is_seen(document, started):
@@ -227,7 +243,7 @@ class Witness(Struct, frozen=True, dict=True):
         key = file, with_prose
         if key not in self._texts_naming:
             texts = self.mentions.texts_naming(file, with_prose=with_prose)
-            times = ((each, _times(file, each)) for each in texts)
+            times = ((each, times_named(file, each)) for each in texts)
             self._texts_naming[key] = [(text, n) for text, n in times if n]
         return self._texts_naming[key]
 
@@ -240,8 +256,16 @@ class Witness(Struct, frozen=True, dict=True):
         document = next((each for _, each in self._documents.get(found.file, ())), None)
         if document is None or document.format != "shell":
             return False
-        words = (each[2] for each in _GIVEN.finditer(document.text) if _is_same(each[1], each[2]))
+        words = (each[2] for each in _GIVEN.finditer(document.text) if is_same(each[1], each[2]))
         return any(found.message.startswith(f"{word}/") for word in words)
+
+    def _is_idle(self, found: Diagnostic) -> bool:
+        """Whether a key of DeepSpeed's stands in a block that is switched off."""
+        label, held = found.primary, self._document(found)
+        if label is None or held is None or held[1].kind != "deepspeed":
+            return False
+        switch = f"{label.path.rpartition('.')[0]}.enabled"
+        return switch != label.path and held[1].value(switch) is False
 
     def _is_shared(self, found: Diagnostic) -> bool:
         """Whether one script starts one process of an engine's file, and others start several."""
@@ -324,6 +348,7 @@ class Witness(Struct, frozen=True, dict=True):
 
 _NOT_JSON: Final = "E0105"
 _MISSING: Final = "missing-file"
+_OF_HOSTS: Final = ("nodes-without-hostfile", "device-filter-refused")
 _OF_ONE: Final = "zero-of-one-process"
 _DIRECTIVES: Final = "batch-directive-not-read"
 _COUNTS: Final = frozenset({"processes", "per_node"})
@@ -331,16 +356,12 @@ _OF_ANOTHER: Final = "key-of-another-tool"
 _GIVEN: Final = re.compile(r"""(?m)^[ \t]*(?:export[ \t]+)?(\w+)=["']?([\w-]+)["']?[ \t]*$""")
 """A variable that is given one word."""
 _UNRECOGNISED: Final = "unrecognised-file"
-_SAVED: Final = "adapter_config.json"
-"""What programs save beside an adapter: PEFT, and MLX with keys of its own."""
 _GOES: Final = re.compile(
     r"(?m)^[ \t]*(?:cd|pushd)[ \t]+[\"']?(?:/|~/)(?:[\w.-]+/)*([\w.-]+)/?(?![\w/$])"
 )
 """The name of a folder that a script changes to by its whole path."""
 _TEMPLATE: Final = re.compile(r":\s*(?:[A-Z][A-Z0-9_]+|<[^<>]+>|\{\{.*\}\}|\$\{?\w+\}?)\s*,?\s*$")
 """A value that a program puts in before the file is read."""
-_BARE: Final = re.compile(r"""\s*["']?[\w.-]+["']?\s*:\s*[^\s"'{}\[\],:]""")
-"""A key and a value without quotes, which ends with its line for hjson."""
 _BY_ENGINE: Final = re.compile(r"\bdeepspeed\.(?:initialize|add_config_arguments)\(")
 _STANDS_IN: Final = re.compile(r"__[A-Z][A-Z0-9_]*__|\{\{.*?\}\}")
 """A word in a path that a program replaces."""
@@ -351,19 +372,6 @@ _TRL: Final = re.compile(STARTS_TRL)
 _DEEPSPEED: Final = {"deepspeed"}
 _ENGINES: Final = frozenset({"accelerate", "bash", "deepspeed", "nccl", "slurm", "torch"})
 """What reads its file or its command itself, whichever program is started."""
-
-
-def _is_same(name: str, word: str) -> bool:
-    """Whether a word says only what it stands for: `MODEL_PATH=model-path`."""
-    return re.sub("[-_]", "", name).lower() == re.sub("[-_]", "", word).lower()
-
-
-def _times(file: str, text: str) -> int:
-    """How often a text names a file, by as much of its path as the text says anywhere."""
-    parts = PurePosixPath(file).parts
-    ends = ("/".join(parts[at:]) for at in range(len(parts)))
-    named = (re.findall(rf"(?<![\w-]){re.escape(end)}(?!\w)", text) for end in ends)
-    return next((len(each) for each in named if each), 0)
 
 
 def _is_gone(run: LintContext, program: str) -> bool:

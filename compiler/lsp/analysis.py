@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from msgspec import Struct, field
 from packaging.version import Version
 
+from tunec.compiler.diagnostics.baseline import read_baseline, without
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned, plan, written
 from tunec.compiler.fleet.selection import select
@@ -29,7 +30,6 @@ from tunec.compiler.lints.lint import Linted, lint_files
 from tunec.compiler.lints.own_source import OwnSource, own_source
 from tunec.compiler.lints.repository import reach_of
 from tunec.compiler.lints.settings import OWN, SHARED, Settings, read_settings, settings_file
-from tunec.compiler.lints.suppression import read_baseline, without
 from tunec.compiler.requirements import Asked, together
 from tunec.compiler.review.policy import load_policy
 from tunec.compiler.target import Target

@@ -176,6 +176,15 @@ def test_all_and_their_number():
     assert render_all([], {}) == ""
 
 
+def test_what_differs_in_its_place_alone_is_shown_once() -> None:
+    every = [at(1, 1, 1, 2), TWICE, at(2, 1, 2, 2), at(3, 1, 3, 2)]
+    text = render_all(every, SOURCES, folds=True)
+    assert text.count(at(1, 1, 1, 2).message) == 1 + (TWICE.message == at(1, 1, 1, 2).message)
+    file = at(2, 1, 2, 2).file
+    assert f"the same at {file}:2, {file}:3" in text
+    assert text.endswith(f"{summary(every)}\n")
+
+
 # ── sums ─────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -39,6 +39,7 @@ _STILL_WARN = {
     "longer-than-context",
     "lora-reaches-vision-tower",
     "lora-target-unused",
+    "nodes-without-hostfile",
     "optimizer-exchanged-on-offload",
     "more-workers-than-cores",
     "option-of-another-choice",

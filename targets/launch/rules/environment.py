@@ -144,7 +144,7 @@ def variable_not_exported(run: LintContext) -> Iterator[Finding]:
         for word, name in _held_back(document):
             is_inherited = name.startswith("ACCELERATE_")  # of the job that starts the script
             is_read = is_read_by_programs(name) or name in own
-            is_default = word.written.text in _DEFAULTS
+            is_default = word.written.text in _DEFAULTS or word.written.text == f"{name}="
             if is_read and not (name in used or is_inherited or is_default):
                 yield _exported_finding(document, word, name)
 

@@ -160,7 +160,7 @@ def _seen(run: LintContext, document: Document) -> int | None:
 def _is_placed(trainers: list[Document]) -> bool:
     """Whether a device map places the model, which is then not replicated."""
     keys = ("device_map", "use_cpu", "no_cuda", "load_in_8bit", "load_in_4bit")
-    return any(each.value(key) for each in trainers for key in keys)
+    return any(each.value(key) or key in each.unknown for each in trainers for key in keys)
 
 
 def _what(run: LintContext, document: Document) -> tuple[str, str, Consequence]:

@@ -30,7 +30,7 @@ def batch_directive_not_read(run: LintContext) -> Iterator[Finding]:
     """sbatch does not read a line of options, or reads it differently."""
     for document in run.of("slurm"):
         began: tuple[int, str] | None = None
-        late = list[tuple[int, str]]()
+        late, read = list[tuple[int, str]](), set[str]()
         for number, line in _of_the_script(lines(document)):
             options = SBATCH.match(line)
             if options is None:
@@ -41,8 +41,10 @@ def batch_directive_not_read(run: LintContext) -> Iterator[Finding]:
                     began = number, line
                 continue
             if began is not None:
-                late.append((number, line))
-            elif (variable := _VARIABLE.search(options[1])) is not None:
+                late += [(number, line)] if line.strip() not in read else []
+                continue
+            read.add(line.strip())
+            if (variable := _VARIABLE.search(options[1])) is not None:
                 yield _literal(document, number, line, variable[0])
         if began is not None and late:
             yield _late(document, late, began)

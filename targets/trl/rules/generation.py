@@ -1,5 +1,6 @@
 """Generation while training with rewards."""
 
+import re
 from collections.abc import Iterator
 from math import gcd, inf
 from typing import Final
@@ -95,11 +96,17 @@ def generation_number_refused(run: LintContext) -> Iterator[Finding]:
     for document, method in preferences(run):
         by_vllm = trl(document, "use_vllm")
         plain = by_vllm is None or by_vllm.value in (False, "false")
+        plain = plain and _BY_UNSLOTH.search(document.text) is None
         for bounds in (*_BOUNDS, *((_TOP,) if plain else ())) if method in GROUPED else ():
             at = trl(document, bounds.key)
             number = real(at.value) if at is not None else None
             if at is not None and number is not None and not _is_within(number, bounds):
                 yield _out_of_range(at, bounds)
+
+
+_BY_UNSLOTH: Final = re.compile(r"\bfast_inference\s*=\s*True")
+"""unsloth 2025.2 to 2026.10 models/rl.py: a model that is loaded so generates by vLLM, whose -1 is
+every token."""
 
 
 def _is_within(number: float, bounds: _Bounds) -> bool:

@@ -137,8 +137,7 @@ def _has_no_data(call: Call) -> bool:
     origin = f"{call.package}.{call.name}"
     if origin not in _OF_TRANSFORMERS or call.is_open or call.positional:
         return False
-    given = next((e.value for e in call.site.call.keywords if e.arg == "eval_dataset"), None)
-    return given is None or _is_none(given)
+    return not call.gives("eval_dataset")
 
 
 def _is_none(expression: object) -> bool:

@@ -178,18 +178,17 @@ _OUTPUTS: Final = ("output_dir", "logging_dir")
 
 
 def _is_made_later(run: LintContext, each: Missing) -> bool:
-    """Whether a run writes the file, or an earlier line of the script creates it."""
+    """Whether a run writes the file, or the script that names it does."""
     path = each.path.removeprefix("./")
     outputs = (place.value for key in _OUTPUTS for place in run.each("trainer", key))
     folders = [str(value).removeprefix("./").rstrip("/") for value in outputs if value]
     if _OF_RUNS.search(path) or any(path.startswith(f"{folder}/") for folder in folders):
         return True
     place = each.place
-    before = lines_of(place.document.text)[: place.span.line - 1]
-    is_named = any(path in line for line in before) or writes(
-        "\n".join(before), path, is_missing=True
-    )
-    return place.document.format == "shell" and is_named
+    text = place.document.text  # a variable may name the file before the line that writes it
+    is_named = any(path in line for line in lines_of(text)[: place.span.line - 1])
+    is_written = is_named or writes(text, path, is_missing=True)
+    return place.document.format == "shell" and is_written
 
 
 def _not_followed(each: Missing) -> Finding:

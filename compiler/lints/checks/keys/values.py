@@ -33,13 +33,15 @@ def value_out_of_range(run: LintContext) -> Iterator[Finding]:
             continue
         for fault in faults(run, document):
             is_out = fault.what == "value" or _is_beyond_as_number(document, fault)
-            if is_out and not _is_taken(fault):
+            if is_out and not _is_taken(fault) and fault.path != _TASK:
                 found = _value_finding(fault, _elsewhere(run, document, fault))
                 if document.kind in _KINDS:
                     found = replace(found, consequence="parse")
                 yield _unchecked(found, fault.path) if document.kind == "deepspeed" else found
 
 
+_TASK: Final = "task_type"
+"""Its words are those of `adapter-method-refused`."""
 _UNCHECKED: Final = {"gradient_clipping": "no gradient is clipped by a norm below 0"}
 """Keys of ds_config.json whose bounds are not checked, and the effect of a value outside them."""
 

@@ -293,9 +293,13 @@ _REENTRANT_OWN = (*TRL, *("llamafactory", "axolotl", "simpletuner", "unsloth"), 
 """Trainers that make the input of the first layer require a gradient themselves."""
 
 
-_ENABLED: Final = re.compile(r"enable_input_require_grads|prepare_model_for_(?:kbit|int8)_training")
+_ENABLED: Final = re.compile(
+    r"enable_input_require_grads|prepare_model_for_(?:kbit|int8)_training"
+    r"|gradient_checkpointing_enable\([\s\S]*?\bget_peft_model\("
+)
 """Calls with which a script does so: peft 0.10.0 to 0.21.2 utils/other.py
-`prepare_model_for_kbit_training` makes the output of the embedding require a gradient."""
+`prepare_model_for_kbit_training` makes the output of the embedding require a gradient, and
+peft_model.py `PeftModel.__init__` does if the base already recomputes."""
 
 
 _OF_TRL: Final = re.compile(

@@ -319,7 +319,9 @@ _STYLES: Final = (
     (re.compile(r"(?i)internvl2-4b"), "phi3-chat"),
 )
 """OpenGVLab/InternVL 2410d1d internvl_chat/shell: the conv_style of each model's own scripts."""
-_VICUNA: Final = re.compile(r"(?i)llava-v1[._]5-|llava-v1[._]6-vicuna|(?:^|/)vicuna-")
+_VICUNA: Final = re.compile(
+    r"(?i)llava-v1[._]5-(?:\d+b|vicuna)|llava-v1[._]6-vicuna|(?:^|/)vicuna-"
+)
 _OTHERS: Final = frozenset({"llava_llama_2", "llama_2", "mpt", "mistral_instruct", "chatml_direct"})
 """haotian-liu/LLaVA c121f04 llava/conversation.py `conv_templates`: forms of other models."""
 
