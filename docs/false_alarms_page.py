@@ -37,18 +37,21 @@ Each round lints public repositories that tunec was not judged on before, each b
 draws warnings and errors at random, and judges each against the source of the program that reads
 the file, at the release that applies, and against how the repository starts it. *True*: what is
 said happens to this file as it is used, and its owner would want to know. *Harmless*: what is said
-is so, and nothing comes of it. *False*: it is not so. Only true ones count.
+is so, and nothing comes of it. *False*: it is not so. Only true ones count. A repository repeats
+many of its faults in file after file: the *causes* are the findings of one rule in one repository
+that were judged for one reason, each counted once.
 `benchmarks/false_alarms.jsonl` keeps every judgement with its reason, and
 `python benchmarks/false_alarms.py --repositories FOLDER` says which of them lint still reports."""
 _COLUMNS: Final = (
     *("round", "repositories", "files", "severity", "found", "judged"),
-    *(*_VERDICTS, "share true"),
+    *(*_VERDICTS, "share true", "causes", "share of causes true"),
 )
 _OF_CLAIMS: Final = """\
 What a finding says decides how often it is so at first sight, more than the file in which it is
 found. A repository has mostly been run, so that what is said to end a run rests on a wrong premise
-more often than not, unless an engine, a launcher or the shell reads the file whoever trains. Errors
-that end a run by what a trainer reads have therefore to be shown its program (CONTRIBUTING.md)."""
+more often than not, unless an engine, a launcher or the shell reads the file whoever trains. An
+error or a warning that ends a run by what a trainer reads has therefore to be shown its program
+(CONTRIBUTING.md)."""
 _CLAIMS: Final[Mapping[tuple[bool, bool], str]] = {
     (False, True): "runs on otherwise, by an engine, a launcher or the shell",
     (False, False): "runs on otherwise, by a trainer",
@@ -70,7 +73,7 @@ def _lines(rounds: Mapping[str, Row], rows: Sequence[Row]) -> Iterator[str]:
     yield "<!-- made by docs/false_alarms_page.py; `just generate` renews it -->"
     yield from ("", "# What lint says of public repositories", "", _INTRODUCTION, "")
     yield f"| {' | '.join(_COLUMNS)} |"
-    yield "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    yield "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for name, each in rounds.items():
         for severity in _SEVERITIES:
             yield _rate(name, each, severity, rows)
@@ -130,8 +133,15 @@ def _rate(name: str, each: Row, severity: str, rows: Sequence[Row]) -> str:
     numbers = " | ".join(str(verdicts[verdict]) for verdict in _VERDICTS)
     share = f"{verdicts['true'] / len(mine):.0%}"
     sizes = f"{len(each['repositories'])} | {each['files']}"
-    found = each["found"][severity]
-    return f"| {name} | {sizes} | {severity} | {found} | {len(mine)} | {numbers} | {share} |"
+    numbers = f"{each['found'][severity]} | {len(mine)} | {numbers} | {share} | {_causes(mine)}"
+    return f"| {name} | {sizes} | {severity} | {numbers} |"
+
+
+def _causes(rows: Sequence[Row]) -> str:
+    """The number of different causes of findings, and the share of them that is true."""
+    of_causes = {(e["repository"], e["rule"], e["reason"]): e["verdict"] for e in rows}
+    true = sum(verdict == "true" for verdict in of_causes.values())
+    return f"{len(of_causes)} | {true / len(of_causes):.0%}"
 
 
 def _kept(each: Row, rows: Sequence[Row], name: str) -> str:
