@@ -1,6 +1,6 @@
 """Keys that programs renamed, moved or removed, and what replaces them or happens without them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -120,6 +120,18 @@ def gone(
         changes_nothing=changes_nothing,
         instead=instead,
     )
+
+
+def gone_unless(old: str, source: str, instead: str, *same: Any) -> Moved:
+    """A key without a replacement, whose removal changes training unless its value is in `same`."""
+    return gone(old, source, instead, changes_nothing=one_of(*same) if same else never)
+
+
+def all_gone(
+    keys: Iterable[str], source: str, instead: str, changes_nothing: Callable[[Any], bool] = always
+) -> Iterator[Moved]:
+    """`gone` for each of several keys."""
+    return (gone(key, source, instead, changes_nothing=changes_nothing) for key in keys)
 
 
 def only_here(old: str, source: str, why: str, *values: Any) -> Moved:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Moved, always, gone, never, one_of
+from tunec.compiler.consumers.moved_keys import Moved, all_gone, always, never, one_of
 from tunec.targets.ai_toolkit.packages import SOURCE
 
 _CONFIG: Final = f"{SOURCE} toolkit/config_modules.py"
@@ -74,9 +74,9 @@ _OTHER: Final = (
 
 
 def _leaves(names: Iterable[str], instead: str, harmless: Any) -> Iterator[Moved]:
-    for name in names:
-        for place in _places(name):
-            yield gone(place, _CONFIG, instead, changes_nothing=harmless)
+    return all_gone(
+        (place for name in names for place in _places(name)), _CONFIG, instead, harmless
+    )
 
 
 def _places(name: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Moved, gone, never, one_of
+from tunec.compiler.consumers.moved_keys import Moved, gone, gone_unless, one_of
 from tunec.targets.axolotl.migration import BUILDER, CONFIG, MODEL, TRL_SECTION
 from tunec.targets.axolotl.rewards import OF_A_SERVER
 
@@ -24,7 +24,7 @@ def _computes_the_same(plugins: Any) -> bool:
 
 def _other(key: str, instead: str, source: str, *same: Any) -> Moved:
     """A key that TRL does not have; `same` are values with which TRL behaves equally."""
-    return gone(key, source, instead, changes_nothing=one_of(*same) if same else never)
+    return gone_unless(key, source, instead, *same)
 
 
 _TOKENIZER: Final = "the tokenizer is used as it was saved"

@@ -3,19 +3,18 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Moved, gone, never, one_of
+from tunec.compiler.consumers.moved_keys import Moved, all_gone, gone_unless
 from tunec.targets.huggingface.fsdp_row import ARGUMENTS
 
 
 def _kept_out(keys: Iterable[str], instead: str, *same: Any) -> Iterator[Moved]:
     """Keys that change the run unless they have one of the values `same`."""
-    for key in keys:
-        yield gone(key, ARGUMENTS, instead, changes_nothing=one_of(*same) if same else never)
+    return (gone_unless(key, ARGUMENTS, instead, *same) for key in keys)
 
 
 def _aside(keys: Iterable[str], instead: str) -> Iterator[Moved]:
     """Keys that change nothing of what is trained."""
-    return (gone(key, ARGUMENTS, instead) for key in keys)
+    return all_gone(keys, ARGUMENTS, instead)
 
 
 LEAVES: Final = (

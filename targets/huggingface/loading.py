@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Moved, gone
+from tunec.compiler.consumers.moved_keys import Moved, all_gone
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, in_no_plan, named, same
 from tunec.schemas.frozen import replace
@@ -68,7 +68,7 @@ def _quantized(prefix: str) -> Iterator[Entry]:
 
 
 def _aside(keys: Iterable[str], instead: str) -> Iterator[Moved]:
-    return (gone(key, _LOADER, instead) for key in keys)
+    return all_gone(keys, _LOADER, instead)
 
 
 FROM_PRETRAINED: Final = File(

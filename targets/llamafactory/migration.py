@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of, only_here
+from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, gone_unless, only_here
 from tunec.compiler.lints.kinds import EXPLAINED
 from tunec.compiler.target import Json
 from tunec.targets.answers import answers_by
@@ -267,7 +267,7 @@ TAKES: Final = (
 
 def _other(key: str, instead: str, source: str, *same: Any) -> Moved:
     """A key whose behaviour TRL replaces by its own; for the values `same` both do the same."""
-    return gone(key, source, instead, changes_nothing=one_of(*same) if same else never)
+    return gone_unless(key, source, instead, *same)
 
 
 LEAVES: Final = (

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of, only_here
+from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, gone_unless, only_here
 from tunec.compiler.target import Json
 from tunec.targets.answers import answers_by
 from tunec.targets.ms_swift import grpo_migration as grpo
@@ -238,8 +238,7 @@ TAKES: Final = (
 
 def _other(keys: Iterable[str], instead: str, source: str, *same: Any) -> Iterator[Moved]:
     """Keys whose behaviour TRL replaces by its own; for the values `same` both do the same."""
-    for key in keys:
-        yield gone(key, source, instead, changes_nothing=one_of(*same) if same else never)
+    return (gone_unless(key, source, instead, *same) for key in keys)
 
 
 _ADAPTERS: Final = (

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Moved, always, gone, one_of, only_here
+from tunec.compiler.consumers.moved_keys import Moved, all_gone, always, one_of, only_here
 from tunec.compiler.target import Json
 from tunec.targets.musubi_tuner.packages import SOURCE
 from tunec.targets.read_only import observed
@@ -111,9 +111,7 @@ def _leaves() -> Iterator[Moved]:
         ("enable_bucket", "pictures are put in buckets as the new program does by itself", _OFF),
         ("bucket_no_upscale", "small pictures are made larger as the new program does", _OFF),
     ):
-        yield from (
-            gone(place, _CONFIG, instead, changes_nothing=harmless) for place in _everywhere(name)
-        )
+        yield from all_gone(_everywhere(name), _CONFIG, instead, harmless)
 
 
 LEAVES: Final = tuple(_leaves())

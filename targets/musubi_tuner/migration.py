@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.consumers.moved_keys import Moved, always, gone, one_of, only_here
+from tunec.compiler.consumers.moved_keys import Moved, all_gone, one_of, only_here
 from tunec.targets.musubi_tuner.models import ELSEWHERE
 from tunec.targets.musubi_tuner.packages import SOURCE
 
@@ -159,9 +159,9 @@ _OFF: Final = one_of(False, 0, 0.0, None, [], "")
 
 def _leaves() -> Iterator[Moved]:
     for why, names in _HARMLESS:
-        yield from (gone(each, _FLAGS, why, changes_nothing=always) for each in names)
+        yield from all_gone(names, _FLAGS, why)
     for why, source, names in _OTHER:
-        yield from (gone(each, source, why, changes_nothing=_OFF) for each in names)
+        yield from all_gone(names, source, why, _OFF)
     for why, names in _HERE_ALONE:
         yield from (only_here(each, _SCRIPTS, why) for each in names)
     for module, why in ELSEWHERE.items():

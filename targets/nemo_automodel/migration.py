@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Moved, gone, never, one_of, only_here
+from tunec.compiler.consumers.moved_keys import Moved, gone, gone_unless, only_here
 from tunec.targets.nemo_automodel.packages import SOURCE
 
 _RECIPE: Final = f"{SOURCE} recipes/llm/train_ft.py"
@@ -12,7 +12,7 @@ _NOTHING: Final = (None, False, "", "none")
 
 def _other(key: str, instead: str, *same: Any) -> Moved:
     """A key that other trainers lack, and what they do instead; values `same` change nothing."""
-    return gone(key, _RECIPE, instead, changes_nothing=one_of(*same) if same else never)
+    return gone_unless(key, _RECIPE, instead, *same)
 
 
 LEAVES: Final = (

@@ -1,9 +1,9 @@
 """Keys of sd-scripts without a slot: what other programs do instead."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
-from tunec.compiler.consumers.moved_keys import Moved, always, gone, never, one_of
+from tunec.compiler.consumers.moved_keys import all_gone, always, never, one_of
 from tunec.targets.sd_scripts.data import FOLDERS, SETS
 from tunec.targets.sd_scripts.packages import SOURCE
 
@@ -148,10 +148,6 @@ _OTHER: Final = (
 """Keys whose absence changes the run: what happens instead, its source, and the keys."""
 
 
-def _leaves(names: Iterable[str], source: str, instead: str, harmless: Any) -> Iterator[Moved]:
-    return (gone(name, source, instead, changes_nothing=harmless) for name in names)
-
-
 def _everywhere(name: str) -> Iterator[str]:
     """The positions at which a key of the data config can be."""
     yield from (f"{at}.{name}" for at in ("general", *SETS, *FOLDERS))
@@ -159,13 +155,13 @@ def _everywhere(name: str) -> Iterator[str]:
 
 _OFF: Final = one_of(False, 0, 0.0, None, [])
 LEAVES: Final = (
-    *(each for why, names in _HARMLESS for each in _leaves(names, _FLAGS, why, always)),
-    *(each for why, source, names in _OTHER for each in _leaves(names, source, why, _OFF)),
-    *_leaves(("train_data_dir",), _CONFIG, "the data's own file is read instead of it", always),
-    *_leaves(("reg_data_dir",), _CONFIG, "no pictures of the class are trained on", one_of("")),
-    *_leaves(("in_json",), _CONFIG, "captions are those beside the pictures", one_of("")),
-    *_leaves(("dataset_repeats",), _CONFIG, "an epoch sees each picture once", one_of(1)),
-    *_leaves(
+    *(each for why, names in _HARMLESS for each in all_gone(names, _FLAGS, why)),
+    *(each for why, source, names in _OTHER for each in all_gone(names, source, why, _OFF)),
+    *all_gone(("train_data_dir",), _CONFIG, "the data's own file is read instead of it", always),
+    *all_gone(("reg_data_dir",), _CONFIG, "no pictures of the class are trained on", one_of("")),
+    *all_gone(("in_json",), _CONFIG, "captions are those beside the pictures", one_of("")),
+    *all_gone(("dataset_repeats",), _CONFIG, "an epoch sees each picture once", one_of(1)),
+    *all_gone(
         ("save_every_n_epochs", "save_every_n_steps", "save_n_epoch_ratio"),
         _FLAGS,
         "checkpoints are written after other steps",
@@ -182,6 +178,6 @@ _OF_DATA: Final = {
 DATA_LEAVES: Final = tuple(
     each
     for name, (why, source) in _OF_DATA.items()
-    for each in _leaves(_everywhere(name), source, why, never if name == "class_tokens" else _OFF)
+    for each in all_gone(_everywhere(name), source, why, never if name == "class_tokens" else _OFF)
 )
 """What is done without each key of the data config."""

@@ -1,9 +1,8 @@
 """Keys of torchtune without a slot: what other programs do instead."""
 
-from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Moved, always, gone, never, one_of
+from tunec.compiler.consumers.moved_keys import all_gone, gone, never, one_of
 from tunec.targets.torchtune.packages import SOURCE
 
 _RECIPES: Final = f"{SOURCE} recipes/*.py"
@@ -66,10 +65,6 @@ _OTHER: Final = (
 )
 
 
-def _leaves(names: Iterable[str], instead: str, harmless: Any) -> Iterator[Moved]:
-    yield from (gone(name, _RECIPES, instead, changes_nothing=harmless) for name in names)
-
-
 def _is_in_full(value: Any) -> bool:
     """Whether a builder trains the whole model, whose family its weights show."""
     return not str(value).rpartition(".")[2].startswith(("lora_", "qlora_"))
@@ -88,8 +83,8 @@ LEAVES: Final = (
         "weights tell their family",
         changes_nothing=_is_in_full,
     ),
-    *(each for why, names in _HARMLESS for each in _leaves(names, why, always)),
-    *(each for why, names in _OTHER for each in _leaves(names, why, _OFF)),
+    *(each for why, names in _HARMLESS for each in all_gone(names, _RECIPES, why)),
+    *(each for why, names in _OTHER for each in all_gone(names, _RECIPES, why, _OFF)),
     gone("shuffle", _RECIPES, "samples are mixed in each epoch", changes_nothing=one_of(True)),
 )
 """What is done without each key."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of, only_here
+from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, gone_unless, only_here
 from tunec.compiler.target import Json
 from tunec.targets.answers import answers_by
 from tunec.targets.unsloth.row import CONFIG
@@ -11,7 +11,7 @@ from tunec.targets.unsloth.row import CONFIG
 
 def _other(key: str, instead: str, *same: Any) -> Moved:
     """A key whose behaviour TRL replaces by its own; for the values `same` both do the same."""
-    return gone(key, CONFIG, instead, changes_nothing=one_of(*same) if same else never)
+    return gone_unless(key, CONFIG, instead, *same)
 
 
 _SAVES: Final = "training.save_steps"

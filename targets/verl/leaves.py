@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tunec.compiler.consumers.moved_keys import Moved, gone, one_of, only_here
+from tunec.compiler.consumers.moved_keys import Moved, all_gone, gone, one_of, only_here
 from tunec.targets.verl.migration import CORRECTION, ESTIMATOR, LOOP, LOSS, MODE, PROMPTS, YAML
 from tunec.targets.verl.packages import SOURCE
 from tunec.targets.verl.rewards import ACTOR, REFERENCE, ROLLOUT
@@ -27,7 +27,7 @@ _MEMORY: Final = "it changes where weights and numbers are, and no result"
 
 
 def _each(keys: Iterable[str], instead: str, source: str = YAML) -> Iterator[Moved]:
-    yield from (gone(key, source, instead) for key in keys)
+    return all_gone(keys, source, instead)
 
 
 _SEVERAL: Final = "no whole number of steps, of `ppo_mini_batch_size` prompts each, trains on it"
