@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct
 from packaging.version import Version
 
-from tunec.compiler.consumers.schemas import (
-    class_schema,
-    ds_config_releases,
-    ds_config_schema,
-)
+from tunec.compiler.consumers.schemas import class_schema, ds_config_releases, ds_config_schema
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.effective import CLASSES, filling_release, known_around
 from tunec.compiler.lints.kinds import schema

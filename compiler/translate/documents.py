@@ -15,11 +15,7 @@ from tunec.compiler.lints.kinds import EXPLAINED, known_keys
 from tunec.compiler.lints.neighbours import is_shipped
 from tunec.compiler.target import File, Target
 from tunec.compiler.translate.overrides import with_overrides
-from tunec.compiler.translate.python_scripts import (
-    MENTIONS_ADAPTERS,
-    OF_UNSLOTH,
-    fast_loads,
-)
+from tunec.compiler.translate.python_scripts import MENTIONS_ADAPTERS, OF_UNSLOTH, fast_loads
 from tunec.compiler.translate.scripts import with_own_scripts
 from tunec.schemas.frozen import replace
 

@@ -10,14 +10,7 @@ from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.model import DTYPES, dtype_of
 from tunec.targets.read_only import split_names
-from tunec.targets.rows import (
-    dropout,
-    has_adapter,
-    in_four_bits,
-    names_under,
-    row,
-    saved_modules,
-)
+from tunec.targets.rows import dropout, has_adapter, in_four_bits, names_under, row, saved_modules
 
 _PEFT: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig`"
 _LOADER: Final = "axolotl loaders/model.py `_set_quantization_config`, before 0.10 utils/models.py"

@@ -4,16 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import (
-    ALWAYS,
-    Entry,
-    Json,
-    Phrase,
-    derived,
-    fixed,
-    on_deepspeed,
-    same,
-)
+from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, derived, fixed, on_deepspeed, same
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.fsdp import recomputes_by_fsdp

@@ -4,14 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tunec.compiler.target import File, Json
-from tunec.compiler.verify.contract import (
-    Answers,
-    Case,
-    Program,
-    Question,
-    TranslatedAnswer,
-    Where,
-)
+from tunec.compiler.verify.contract import Answers, Case, Program, Question, TranslatedAnswer, Where
 from tunec.compiler.verify.delivery import document
 from tunec.schemas.dotted_paths import value_at
 from tunec.targets.kubeflow.container import command_text

@@ -5,14 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, same
-from tunec.schemas.data_paths import (
-    chosen,
-    data_name,
-    first_of,
-    is_local,
-    usual_split,
-    with_first,
-)
+from tunec.schemas.data_paths import chosen, data_name, first_of, is_local, usual_split, with_first
 from tunec.targets.chat_template import template_path, template_row
 from tunec.targets.nemo_automodel.packages import SOURCE
 from tunec.targets.rows import TRAINING_DATA, evaluates, row, training_parts

@@ -2,14 +2,7 @@
 
 from typing import Any, Final
 
-from tunec.compiler.verify.contract import (
-    Answers,
-    Case,
-    Program,
-    Question,
-    TranslatedAnswer,
-    Where,
-)
+from tunec.compiler.verify.contract import Answers, Case, Program, Question, TranslatedAnswer, Where
 from tunec.compiler.verify.delivery import document
 from tunec.schemas.dotted_paths import value_at
 from tunec.targets.launch.verify import CONFIG_PROGRAM, Start, launcher_programs

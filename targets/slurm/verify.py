@@ -7,14 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.target import Json
-from tunec.compiler.verify.contract import (
-    Answers,
-    Case,
-    Program,
-    Question,
-    TranslatedAnswer,
-    Where,
-)
+from tunec.compiler.verify.contract import Answers, Case, Program, Question, TranslatedAnswer, Where
 from tunec.compiler.verify.delivery import document
 from tunec.schemas.dotted_paths import flat
 from tunec.targets.launch.verify import CONFIG_PROGRAM, Start, launcher_programs, on_bash

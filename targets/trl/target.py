@@ -8,15 +8,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.counting import Counting
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import (
-    Cannot,
-    Dialect,
-    Entry,
-    File,
-    Target,
-    in_every_plan,
-    on_deepspeed,
-)
+from tunec.compiler.target import Cannot, Dialect, Entry, File, Target, in_every_plan, on_deepspeed
 from tunec.schemas.data_paths import FORMATS, Record
 from tunec.schemas.frozen import replace
 from tunec.schemas.objective_facts import OBJECTIVES

@@ -36,13 +36,7 @@ from tunec.targets.unsloth.packages import (
     ranges,
 )
 from tunec.targets.unsloth.refusals import REFUSALS
-from tunec.targets.unsloth.training import (
-    BATCH,
-    CHECKPOINTING,
-    OPTIMIZER,
-    RUNTIME,
-    SCHEDULE,
-)
+from tunec.targets.unsloth.training import BATCH, CHECKPOINTING, OPTIMIZER, RUNTIME, SCHEDULE
 from tunec.targets.unsloth.vision import VISION
 
 _LOSS: Final = (

@@ -6,13 +6,7 @@ Read from transformers 5.23.0, `models/<family>/modeling_<family>.py`.
 from collections.abc import Mapping
 from typing import Final
 
-from tunec.compiler.analyses.architecture.decoder import (
-    Backbone,
-    Dimensions,
-    Names,
-    Read,
-    dense,
-)
+from tunec.compiler.analyses.architecture.decoder import Backbone, Dimensions, Names, Read, dense
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.schemas.frozen import replace
 

@@ -17,10 +17,7 @@ from tunec.compiler.analyses.memory.attention import (
     is_windowed,
     mask_saved,
 )
-from tunec.compiler.analyses.memory.experts import (
-    ExpertsPass,
-    experts_pass,
-)
+from tunec.compiler.analyses.memory.experts import ExpertsPass, experts_pass
 from tunec.compiler.analyses.memory.layer_measures import (
     common,
     feed_forward_kept,
@@ -37,10 +34,7 @@ from tunec.compiler.analyses.memory.layers import (
     norm_working,
     reentrant_working,
 )
-from tunec.compiler.analyses.memory.lora import (
-    adapters_saved,
-    inputs_kept,
-)
+from tunec.compiler.analyses.memory.lora import adapters_saved, inputs_kept
 from tunec.compiler.analyses.memory.modules import (
     is_after_attention,
     is_in_encoder,

@@ -11,11 +11,7 @@ from typing import Final
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.attention import attention_saved, scores_forward
-from tunec.compiler.analyses.memory.experts import (
-    experts_backward,
-    experts_forward,
-    experts_saved,
-)
+from tunec.compiler.analyses.memory.experts import experts_backward, experts_forward, experts_saved
 from tunec.compiler.analyses.memory.modules import (
     Activation,
     drops_embedding,

@@ -8,12 +8,7 @@ from msgspec import Struct
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.timeline import Phase
-from tunec.compiler.analyses.memory.workload import (
-    NOT_SEEN,
-    Layout,
-    SeenMargin,
-    Workload,
-)
+from tunec.compiler.analyses.memory.workload import NOT_SEEN, Layout, SeenMargin, Workload
 from tunec.schemas.terms import Vendor
 from tunec.schemas.units import GIB, MIB
 

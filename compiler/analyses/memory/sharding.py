@@ -14,11 +14,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.counts import Counts, count
 from tunec.compiler.analyses.memory.modules import BYTES, experts_apart
 from tunec.compiler.analyses.memory.muon import Halves, halves
-from tunec.compiler.analyses.memory.partitions import (
-    NO_PARTITION,
-    Partition,
-    largest_partitions,
-)
+from tunec.compiler.analyses.memory.partitions import NO_PARTITION, Partition, largest_partitions
 from tunec.compiler.analyses.memory.reductions import (
     Keeps,
     Reduction,

@@ -12,13 +12,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.python_files import calls_of
 from tunec.compiler.lints.rule import Finding, keys, rule
-from tunec.targets.huggingface.rules.calls import (
-    READS,
-    given_a_stream,
-    maker,
-    origin,
-    streams,
-)
+from tunec.targets.huggingface.rules.calls import READS, given_a_stream, maker, origin, streams
 
 _OF_TRANSFORMERS: Final = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 _EVALUATED: Final = "transformers>=4.46"

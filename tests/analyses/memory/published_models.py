@@ -4,13 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.tables import table
-from workload_builders import (
-    LLAMA_2_7B,
-    LLAMA_32_1B,
-    LLAMA_32_3B,
-    MISTRAL_7B,
-    QWEN_25_7B,
-)
+from workload_builders import LLAMA_2_7B, LLAMA_32_1B, LLAMA_32_3B, MISTRAL_7B, QWEN_25_7B
 
 from tunec.schemas.models.catalogue import card
 

@@ -6,15 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workload_builders import (
-    BF16_LORA,
-    MIXED,
-    full,
-    layout,
-    lora,
-    matching,
-    nf4,
-)
+from workload_builders import BF16_LORA, MIXED, full, layout, lora, matching, nf4
 
 from tunec.compiler.analyses.architecture.derive import derive
 from tunec.compiler.analyses.memory.account import Account, account

@@ -4,11 +4,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.fsdp_units import NESTED_ATTENTION
-from tunec.compiler.analyses.memory.activations import (
-    Activations,
-    Pass,
-    stacks_of,
-)
+from tunec.compiler.analyses.memory.activations import Activations, Pass, stacks_of
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.diffusion import denoiser_activations
