@@ -19,6 +19,7 @@ from tunec.compiler.analyses.architecture.decoder import (
     Dimensions,
     Names,
     causal_lm,
+    classic_sizes,
     dense,
     stack,
 )
@@ -85,21 +86,14 @@ def chatglm_6b(facts: Facts) -> Backbone:
 def chatglm_6b_sizes(facts: Facts, *, tied: bool) -> Dimensions:
     """Read the sizes of a first-generation ChatGLM."""
     hidden, heads = facts.count("hidden_size"), facts.count("num_attention_heads")
-    return Dimensions(
-        hidden=hidden,
-        layers=facts.count("num_layers"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=facts.count_or("inner_hidden_size", 4 * hidden),
+    return classic_sizes(
+        hidden,
+        facts.count("num_layers"),
+        heads,
+        facts.count_or("inner_hidden_size", 4 * hidden),
         vocab=facts.count("vocab_size"),
         context=facts.size("max_sequence_length"),
         tied=tied,
-        norm="layer",
-        norm_bias=True,
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
     )
 
 

@@ -81,6 +81,43 @@ class Dimensions(Struct, frozen=True, kw_only=True):
     causal: bool = True
 
 
+def classic_sizes(
+    hidden: int,
+    layers: int,
+    heads: int,
+    ffn: int,
+    *,
+    vocab: int = 0,
+    context: int = 0,
+    positions: int = 0,
+    tied: bool = False,
+    bias: bool = True,
+    causal: bool = True,
+) -> Dimensions:
+    """The sizes of a classic transformer: layer norms, and each head with its own key and value.
+
+    `bias`: whether all linear layers have one, as the norms do.
+    """
+    return Dimensions(
+        hidden=hidden,
+        layers=layers,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        ffn=ffn,
+        vocab=vocab,
+        context=context,
+        positions=positions,
+        tied=tied,
+        norm="layer",
+        norm_bias=True,
+        qkv_bias=bias,
+        output_bias=bias,
+        mlp_bias=bias,
+        causal=causal,
+    )
+
+
 Grow = Callable[[Tree, Names, Dimensions], None]
 
 

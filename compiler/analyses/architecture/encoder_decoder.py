@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from tunec.compiler.analyses.architecture.decoder import Dimensions, Names, dense
+from tunec.compiler.analyses.architecture.decoder import Dimensions, Names, classic_sizes, dense
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
 from tunec.schemas.frozen import replace
@@ -187,20 +187,8 @@ def bart(facts: Facts, form: BartForm) -> Architecture:
 
 def _bart_sizes(facts: Facts, side: str, hidden: int) -> Dimensions:
     heads = facts.count(f"{side}_attention_heads")
-    return Dimensions(
-        hidden=hidden,
-        layers=facts.count(f"{side}_layers"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=facts.count(f"{side}_ffn_dim"),
-        norm="layer",
-        norm_bias=True,
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        causal=False,
-    )
+    layers, ffn = facts.count(f"{side}_layers"), facts.count(f"{side}_ffn_dim")
+    return classic_sizes(hidden, layers, heads, ffn, causal=False)
 
 
 def _grow_cross(layer: Tree, hidden: int) -> None:

@@ -6,7 +6,14 @@ Read from transformers 5.23.0, `models/<family>/modeling_<family>.py`.
 from collections.abc import Mapping
 from typing import Final
 
-from tunec.compiler.analyses.architecture.decoder import Backbone, Dimensions, Names, Read, dense
+from tunec.compiler.analyses.architecture.decoder import (
+    Backbone,
+    Dimensions,
+    Names,
+    Read,
+    classic_sizes,
+    dense,
+)
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.schemas.frozen import replace
 
@@ -79,22 +86,15 @@ def _old_keys(facts: Facts) -> Dimensions:
     """Read the sizes under GPT-2's keys: layer norms with biases, biases in all linear layers."""
     hidden, heads = facts.count("n_embd"), facts.count("n_head")
     context = facts.count("n_positions")
-    return Dimensions(
-        hidden=hidden,
-        layers=facts.count("n_layer"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=facts.count_or("n_inner", 4 * hidden),
+    return classic_sizes(
+        hidden,
+        facts.count("n_layer"),
+        heads,
+        facts.count_or("n_inner", 4 * hidden),
         vocab=facts.count("vocab_size"),
         context=context,
         positions=context,
         tied=facts.flag("tie_word_embeddings"),
-        norm="layer",
-        norm_bias=True,
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
     )
 
 
@@ -124,24 +124,18 @@ def gpt_neo(facts: Facts) -> Backbone:
     """Read GPT-Neo: every other layer is local, or those that `attention_types` lists."""
     hidden, layers, heads = (facts.count(key) for key in ("hidden_size", "num_layers", "num_heads"))
     context, local = facts.count("max_position_embeddings"), _local_layers(facts, layers)
-    sizes = Dimensions(
-        hidden=hidden,
-        layers=layers,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=facts.count_or("intermediate_size", 4 * hidden),
+    sizes = classic_sizes(
+        hidden,
+        layers,
+        heads,
+        facts.count_or("intermediate_size", 4 * hidden),
         vocab=facts.count("vocab_size"),
         context=context,
         positions=context,
         tied=facts.flag("tie_word_embeddings"),
-        norm="layer",
-        norm_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        window=facts.count("window_size") if local else None,
-        windowed_layers=local,
     )
+    window = facts.count("window_size") if local else None
+    sizes = replace(sizes, qkv_bias=False, window=window, windowed_layers=local)
     return dense(_GPT_NEO, sizes)
 
 
@@ -166,21 +160,14 @@ def bloom(facts: Facts) -> Backbone:
     """Read BLOOM; old configs have `n_embed` for `hidden_size`."""
     hidden = facts.count("n_embed" if facts.has("n_embed") else "hidden_size")
     heads = facts.count("n_head")
-    sizes = Dimensions(
-        hidden=hidden,
-        layers=facts.count("n_layer"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=4 * hidden,
+    sizes = classic_sizes(
+        hidden,
+        facts.count("n_layer"),
+        heads,
+        4 * hidden,
         vocab=facts.count("vocab_size"),
         context=facts.size("seq_length"),
         tied=facts.flag("tie_word_embeddings"),
-        norm="layer",
-        norm_bias=True,
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
     )
     return dense(_BLOOM, sizes)
 
@@ -188,23 +175,18 @@ def bloom(facts: Facts) -> Backbone:
 def falcon(facts: Facts) -> Backbone:
     """Read Falcon; old configs have `n_embed` for `hidden_size`."""
     hidden = facts.count("n_embed" if facts.has("n_embed") else "hidden_size")
-    heads, bias = facts.count("num_attention_heads"), facts.flag("bias")
-    sizes = Dimensions(
-        hidden=hidden,
-        layers=facts.count("num_hidden_layers"),
-        heads=heads,
-        kv_heads=_falcon_kv_heads(facts, heads),
-        head_dim=hidden // heads,
-        ffn=facts.count_or("ffn_hidden_size", 4 * hidden),
+    heads = facts.count("num_attention_heads")
+    sizes = classic_sizes(
+        hidden,
+        facts.count("num_hidden_layers"),
+        heads,
+        facts.count_or("ffn_hidden_size", 4 * hidden),
         vocab=facts.count("vocab_size"),
         context=facts.size("max_position_embeddings"),
         tied=facts.flag("tie_word_embeddings"),
-        norm="layer",
-        norm_bias=True,
-        qkv_bias=bias,
-        output_bias=bias,
-        mlp_bias=bias,
+        bias=facts.flag("bias"),
     )
+    sizes = replace(sizes, kv_heads=_falcon_kv_heads(facts, heads))
     return dense(replace(_FALCON, norms=_falcon_norms(facts)), sizes)
 
 
@@ -227,44 +209,39 @@ def _falcon_norms(facts: Facts) -> tuple[str, ...]:
 def mpt(facts: Facts) -> Backbone:
     """Read MPT: no biases anywhere, ALiBi; the inner width is four times the hidden one."""
     hidden, heads = facts.count("d_model"), facts.count("n_heads")
-    sizes = Dimensions(
-        hidden=hidden,
-        layers=facts.count("n_layers"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=4 * hidden,
+    sizes = classic_sizes(
+        hidden,
+        facts.count("n_layers"),
+        heads,
+        4 * hidden,
         vocab=facts.count("vocab_size"),
         context=facts.size("max_seq_len"),
         tied=facts.flag("tie_word_embeddings"),
-        norm="layer",
+        bias=False,
     )
-    return dense(_MPT, sizes)
+    return dense(_MPT, replace(sizes, norm_bias=False))
 
 
 def opt(facts: Facts) -> Backbone:
     """Read OPT: two more learned positions than the context; 350m has a narrower embedding."""
     hidden, heads = facts.count("hidden_size"), facts.count("num_attention_heads")
-    embedding, bias = facts.count_or("word_embed_proj_dim", hidden), facts.flag("enable_bias")
+    embedding = facts.count_or("word_embed_proj_dim", hidden)
     context = facts.count("max_position_embeddings")
-    sizes = Dimensions(
-        hidden=hidden,
-        layers=facts.count("num_hidden_layers"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=facts.count("ffn_dim"),
+    sizes = classic_sizes(
+        hidden,
+        facts.count("num_hidden_layers"),
+        heads,
+        facts.count("ffn_dim"),
         vocab=facts.count("vocab_size"),
         context=context,
         positions=context + 2,
-        embedding=0 if embedding == hidden else embedding,
         tied=facts.flag("tie_word_embeddings"),
-        norm="layer",
-        norm_bias=True,
+        bias=facts.flag("enable_bias"),
+    )
+    sizes = replace(
+        sizes,
+        embedding=0 if embedding == hidden else embedding,
         norm_weight=facts.flag("layer_norm_elementwise_affine"),
-        qkv_bias=bias,
-        output_bias=bias,
-        mlp_bias=bias,
     )
     before = facts.flag("do_layer_norm_before") and not facts.flag("_remove_final_layer_norm")
     return dense(_OPT if before else replace(_OPT, final_norm=""), sizes)

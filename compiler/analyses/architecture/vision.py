@@ -8,7 +8,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from tunec.compiler.analyses.architecture.decoder import Backbone, Dimensions, Names, dense
+from tunec.compiler.analyses.architecture.decoder import (
+    Backbone,
+    Dimensions,
+    Names,
+    classic_sizes,
+    dense,
+)
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
 from tunec.schemas.frozen import replace
@@ -50,20 +56,8 @@ def vit_sizes(facts: Facts, heads_key: str = "num_attention_heads") -> Dimension
     `heads_key` is the config's word for the number of heads.
     """
     hidden, heads = facts.count("hidden_size"), facts.count(heads_key)
-    return Dimensions(
-        hidden=hidden,
-        layers=facts.count("num_hidden_layers"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=facts.count("intermediate_size"),
-        norm="layer",
-        norm_bias=True,
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        causal=False,
-    )
+    layers, ffn = facts.count("num_hidden_layers"), facts.count("intermediate_size")
+    return classic_sizes(hidden, layers, heads, ffn, causal=False)
 
 
 def clip(facts: Facts) -> Tower:
@@ -187,20 +181,8 @@ QWEN_BLOCKS: Final = Names(
 def qwen_layers(facts: Facts, names: Names, hidden: int, ffn: int) -> Backbone:
     """Put the vision blocks of a Qwen-VL together; Qwen2.5 has RMS norms and a gate."""
     heads, gated = facts.count("num_heads"), bool(names.gate)
-    sizes = Dimensions(
-        hidden=hidden,
-        layers=facts.count("depth"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=ffn,
-        norm="rms" if gated else "layer",
-        norm_bias=not gated,
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        causal=False,
-    )
+    sizes = classic_sizes(hidden, facts.count("depth"), heads, ffn, causal=False)
+    sizes = replace(sizes, norm="rms", norm_bias=False) if gated else sizes
     return dense(names, sizes, "vision")
 
 
