@@ -25,18 +25,13 @@ from tunec.compiler.consumers.sets import ConsumerSet, releases
 from tunec.schemas.objective_facts import OBJECTIVES
 
 FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
+_CONSUMERS: Final = (
+    *("accelerate", "axolotl", "deepspeed", "llamafactory", "ms-swift", "nemo-automodel"),
+    *("openrlhf", "transformers", "trl", "unsloth", "verl"),
+)
 SCRIPTS: Final[Mapping[str, str]] = {
-    "accelerate": "tunec.targets.accelerate.consumer",
-    "axolotl": "tunec.targets.axolotl.consumer",
-    "deepspeed": "tunec.targets.deepspeed.consumer",
-    "llamafactory": "tunec.targets.llamafactory.consumer",
-    "ms-swift": "tunec.targets.ms_swift.consumer",
-    "nemo-automodel": "tunec.targets.nemo_automodel.consumer",
-    "openrlhf": "tunec.targets.openrlhf.consumer",
-    "transformers": "tunec.targets.huggingface.consumer",
-    "trl": "tunec.targets.trl.consumer",
-    "unsloth": "tunec.targets.unsloth.consumer",
-    "verl": "tunec.targets.verl.consumer",
+    name: f"tunec.targets.{name.replace('-', '_').replace('transformers', 'huggingface')}.consumer"
+    for name in _CONSUMERS
 }
 
 _KNOWN: Final = tuple(itertools.chain.from_iterable(map(releases, SCRIPTS)))

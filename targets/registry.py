@@ -10,43 +10,22 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, shortened
 from tunec.compiler.target import Target
 
-_MODULES: Final[Mapping[str, str]] = {
-    "huggingface": "tunec.targets.huggingface.target",
-    "deepspeed": "tunec.targets.deepspeed.target",
-    "simpletuner": "tunec.targets.simpletuner.target",
-    "launch": "tunec.targets.launch.target",
-    "accelerate": "tunec.targets.accelerate.target",
-    "trl": "tunec.targets.trl.target",
-    "axolotl": "tunec.targets.axolotl.target",
-    "llamafactory": "tunec.targets.llamafactory.target",
-    "ms-swift": "tunec.targets.ms_swift.target",
-    "unsloth": "tunec.targets.unsloth.target",
-    "verl": "tunec.targets.verl.target",
-    "openrlhf": "tunec.targets.openrlhf.target",
-    "nemo-automodel": "tunec.targets.nemo_automodel.target",
-    "glm4": "tunec.targets.glm4.target",
-    "minicpm-v": "tunec.targets.minicpm_v.target",
-    "llama-cookbook": "tunec.targets.llama_cookbook.target",
-    "visualglm": "tunec.targets.visualglm.target",
-    "slurm": "tunec.targets.slurm.target",
-    "kubeflow": "tunec.targets.kubeflow.target",
-    "skypilot": "tunec.targets.skypilot.target",
-}
-"""The module with each target's table, as its `TARGET`."""
 
+def _tables(*names: str) -> dict[str, str]:
+    """The modules with the tables of targets, as their `TARGET`, by name."""
+    return {name: f"tunec.targets.{name.replace('-', '_')}.target" for name in names}
+
+
+_MODULES: Final[Mapping[str, str]] = _tables(
+    *("huggingface", "deepspeed", "simpletuner", "launch", "accelerate", "trl", "axolotl"),
+    *("llamafactory", "ms-swift", "unsloth", "verl", "openrlhf", "nemo-automodel", "glm4"),
+    *("minicpm-v", "llama-cookbook", "visualglm", "slurm", "kubeflow", "skypilot"),
+)
+"""The module with each target's table, in the order in which targets are listed."""
 
 READERS: Final[Mapping[str, str]] = {
-    "sd-scripts": "tunec.targets.sd_scripts.target",
-    "musubi-tuner": "tunec.targets.musubi_tuner.target",
-    "ai-toolkit": "tunec.targets.ai_toolkit.target",
-    "torchtune": "tunec.targets.torchtune.target",
-    "axolotl": "tunec.targets.axolotl.target",
-    "llamafactory": "tunec.targets.llamafactory.target",
-    "ms-swift": "tunec.targets.ms_swift.target",
-    "unsloth": "tunec.targets.unsloth.target",
-    "verl": "tunec.targets.verl.target",
-    "openrlhf": "tunec.targets.openrlhf.target",
-    "nemo-automodel": "tunec.targets.nemo_automodel.target",
+    **_tables("sd-scripts", "musubi-tuner", "ai-toolkit", "torchtune", "axolotl", "llamafactory"),
+    **_tables("ms-swift", "unsloth", "verl", "openrlhf", "nemo-automodel"),
     "launchers": "tunec.targets.launch.flags",
 }
 """Consumers whose files are recognised before the other targets' files; some are also written. Each
