@@ -168,6 +168,16 @@ def names_under(key: str, slot: str) -> Callable[[Plan], Mapping[str, Json]]:
     return write
 
 
+def whole_epochs(key: str) -> Callable[[Plan], Mapping[str, Json]]:
+    """Write the number of epochs under a key, if it is whole."""
+
+    def write(plan: Plan) -> Mapping[str, Json]:
+        epochs = plan.schedule.epochs
+        return {key: int(epochs)} if epochs is not None and epochs == int(epochs) else {}
+
+    return write
+
+
 def row(
     keys: tuple[str, ...],
     slots: tuple[str, ...],
@@ -309,4 +319,19 @@ def micro_batch(key: str, absent: int, source: str) -> Entry:
         lambda found: dict.fromkeys(_BATCHES, found[key]),
         source,
         absent=dict.fromkeys(_BATCHES, absent),
+    )
+
+
+def adapted_parameters(key: str, source: str, *, since: str | None = None) -> Entry:
+    """The row of the parameters that LoRA adapts beside modules, such as those of experts."""
+    slot = "adapter.parameters"
+    return row(
+        (key,),
+        (slot,),
+        names_under(key, slot),
+        lambda found: {slot: split_names(found[key])},
+        source,
+        since=since,
+        absent={slot: ()},
+        when=has_adapter,
     )

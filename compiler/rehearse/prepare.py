@@ -32,7 +32,7 @@ from tunec.compiler.rehearse.shrink import (
     shrunk,
 )
 from tunec.compiler.verify.contract import Case
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 
 FILES: Final[Mapping[str, tuple[str, ...]]] = {"huggingface": (TRAINING,), "trl": SCRIPTED}
 """The targets that can be rehearsed, and their files that may hold the Trainer's arguments."""
@@ -222,7 +222,7 @@ def _launched(cases: Sequence[Case], plan: Plan, ranks: int) -> _Launched:
     if case is None or SCRIPT not in case.delivered:
         reason = "launch scripts are not rehearsed; torchrun starts the ranks"
         return _Launched(_torchrun(ranks), {}, {"launch.launcher": reason})
-    said = document(case.file(SCRIPT), case.delivered[SCRIPT])
+    said = values_of(case, SCRIPT)
     written = int(said.get("nodes", 1)) * int(said.get("per_node", 1))
     processes = max(1, round(written * ranks / plan.parallel.world))
     environment = {

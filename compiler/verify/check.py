@@ -8,7 +8,7 @@ from msgspec import Struct
 from tunec.compiler.read import settle
 from tunec.compiler.target import Entry, Json
 from tunec.compiler.verify.contract import Case, Program, TranslatedAnswer, Where
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 from tunec.compiler.verify.warmup import same_warmup
 from tunec.schemas.dotted_paths import flat, put
 
@@ -182,7 +182,7 @@ def _facts(path: str, heard: TranslatedAnswer) -> Iterator[Difference]:
 
 
 def _ignored(path: str, case: Case, name: str, heard: TranslatedAnswer) -> Iterator[Difference]:
-    found = flat(document(case.file(name), case.delivered[name]))
+    found = flat(values_of(case, name))
     for key in heard.ignored:
         yield Difference("", key, path, None, found.get(key, "no program reads it"))
 
@@ -193,7 +193,7 @@ def _extra(case: Case, name: str, heard: TranslatedAnswer) -> tuple[str, ...]:
     written = flat(case.expected[name].values)
     return tuple(
         key
-        for key in flat(document(case.file(name), case.delivered[name]))
+        for key in flat(values_of(case, name))
         if key not in written
         and key not in heard.ignored
         and not any(key == row or key.startswith(f"{row}.") for row in rows)
@@ -217,7 +217,7 @@ def _refused(begun: Check, case: Case, program: Program, heard: TranslatedAnswer
 
 def _changed(case: Case, name: str, path: str) -> Iterator[Difference]:
     wanted = flat(case.expected[name].values)
-    found = flat(document(case.file(name), case.delivered[name]))
+    found = flat(values_of(case, name))
     for key in dict.fromkeys((*found, *wanted)):
         if key not in found or key not in wanted or not equal(wanted[key], found[key]):
             slot = _slot(case, name, key)

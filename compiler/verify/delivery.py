@@ -1,13 +1,13 @@
 """Files as programs get them, from a plan or a directory, parsed to data with places."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.read import found_in, found_plain
 from tunec.compiler.target import File, Found, Json
-from tunec.compiler.verify.contract import Delivered
+from tunec.compiler.verify.contract import Case, Delivered
 from tunec.schemas.caches import cached
 
 _TREES: Final = ("json", "yaml")
@@ -22,6 +22,11 @@ def document(file: File, delivered: Delivered) -> Json:
             return {}
     node = _tree(delivered.text, delivered.path, file.format)
     return {} if node is None else plain(node)
+
+
+def values_of(case: Case, name: str) -> Any:
+    """The data of a case's file, by its name in the target."""
+    return document(case.file(name), case.delivered[name])
 
 
 def places(file: File, delivered: Delivered) -> Mapping[str, Found]:

@@ -10,7 +10,14 @@ from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.model import DTYPES, dtype_of
 from tunec.targets.read_only import split_names
-from tunec.targets.rows import dropout, has_adapter, in_four_bits, names_under, row, saved_modules
+from tunec.targets.rows import (
+    adapted_parameters,
+    dropout,
+    has_adapter,
+    in_four_bits,
+    row,
+    saved_modules,
+)
 
 _PEFT: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig`"
 _LOADER: Final = "axolotl loaders/model.py `_set_quantization_config`, before 0.10 utils/models.py"
@@ -90,15 +97,10 @@ ADAPTER: Final = (
         _BUILD,
         when=has_adapter,
     ),
-    row(
-        ("lora_target_parameters",),
-        ("adapter.parameters",),
-        names_under("lora_target_parameters", "adapter.parameters"),
-        lambda found: {"adapter.parameters": split_names(found["lora_target_parameters"])},
+    adapted_parameters(
+        "lora_target_parameters",
         "axolotl 0.12.0 to 0.19.0 loaders/adapter.py `load_lora`",
         since=WRITTEN,
-        absent={"adapter.parameters": ()},
-        when=has_adapter,
     ),
     saved_modules(
         "lora_modules_to_save",

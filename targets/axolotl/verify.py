@@ -16,11 +16,10 @@ from tunec.compiler.verify.contract import (
     Where,
     require_known,
 )
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 from tunec.schemas.dotted_paths import flat
 from tunec.targets.axolotl.packages import PACKAGE, RELEASES, WRITTEN, installed_releases
-from tunec.targets.deepspeed.config import NAME as DS_CONFIG
-from tunec.targets.deepspeed.verify import delivered, engine_programs
+from tunec.targets.deepspeed.verify import delivered, engine_programs, named_by
 from tunec.targets.huggingface.verify import SECONDS
 
 SCRIPT: Final = "tunec.targets.axolotl.consumer"
@@ -68,20 +67,13 @@ def where(case: Case) -> Where:
 
 
 def _ask(case: Case, _: Answers) -> Question:
-    beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
-    files = {name: beside[DS_CONFIG] for name in _named(case) if DS_CONFIG in beside}
+    files = named_by(case, FILE)
     return {"verb": "resolve", "yaml": case.text(FILE), "files": files, **case.machine()}
-
-
-def _named(case: Case) -> tuple[str, ...]:
-    """The path of DeepSpeed's file in the YAML."""
-    said = document(case.file(FILE), case.delivered[FILE]).get("deepspeed")
-    return (said,) if isinstance(said, str) else ()
 
 
 def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     found = flat(answer["values"])
-    written = flat(document(case.file(FILE), case.delivered[FILE]))
+    written = flat(values_of(case, FILE))
     kept = {key: _like(written[key], found[key]) for key in written if key in found}
     lost = tuple(key for key, each in written.items() if key not in found and each is not None)
     return TranslatedAnswer(

@@ -20,7 +20,7 @@ from tunec.compiler.verify.contract import (
     taken,
     turned_down,
 )
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 from tunec.schemas.frozen import replace
 from tunec.targets.deepspeed.batch import BATCH, TENSOR
 from tunec.targets.deepspeed.config import NAME
@@ -65,9 +65,20 @@ def where(case: Case) -> Where:
     return known_environment(PACKAGE, case.dialect[PACKAGE])
 
 
+def beside(case: Case) -> dict[str, str]:
+    """The text of ds_config.json by its name, for a program that reads it beside its own file."""
+    return {NAME: case.text(NAME)} if NAME in case.delivered else {}
+
+
+def named_by(case: Case, file: str) -> dict[str, str]:
+    """The text of ds_config.json by the path with which a trainer's file names it."""
+    said = values_of(case, file).get("deepspeed")
+    return {said: case.text(NAME)} if isinstance(said, str) and NAME in case.delivered else {}
+
+
 def delivered(case: Case, _: Answers) -> Json:
     """The file as it is written: nothing fills it in before DeepSpeed reads it."""
-    return document(case.file(NAME), case.delivered[NAME])
+    return values_of(case, NAME)
 
 
 def engine_programs(

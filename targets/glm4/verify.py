@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import Answers, Case, Program, Question, TranslatedAnswer, Where
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.glm4.configuration import NAME
 from tunec.targets.glm4.schema import SOURCES
@@ -68,7 +68,7 @@ def _ordered(case: Case, values: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def _lora(case: Case, _: Answers) -> Mapping[str, Json] | None:
-    found = document(case.file(NAME), case.delivered[NAME])
+    found = values_of(case, NAME)
     block: Mapping[str, Json] | None = found.get(_ADAPTER)
     return block
 

@@ -19,11 +19,11 @@ from tunec.compiler.verify.contract import (
     taken,
     turned_down,
 )
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 from tunec.schemas.dotted_paths import flat
 from tunec.schemas.frozen import replace
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
-from tunec.targets.deepspeed.verify import engine_programs
+from tunec.targets.deepspeed.verify import beside, engine_programs
 from tunec.targets.huggingface.cards import card_program
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.packages import PEFT, TRL
@@ -66,9 +66,8 @@ def where(case: Case) -> Where:
 def _arguments(case: Case, _: Answers) -> Question | None:
     if TRAINING not in case.delivered:
         return None
-    beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
     kind = _SEQ2SEQ if case.plan.evaluation.predictions == "answers" else _ARGUMENTS
-    given = {"class": kind, "yaml": case.text(TRAINING), "files": beside}
+    given = {"class": kind, "yaml": case.text(TRAINING), "files": beside(case)}
     return {"verb": "resolve", **given, **run_of(case)}
 
 
@@ -192,7 +191,7 @@ def adapter_program(
 
 
 def _own_file(case: Case, _: Answers) -> Mapping[str, Json]:
-    found: Mapping[str, Json] = document(case.file(ADAPTER), case.delivered[ADAPTER])
+    found: Mapping[str, Json] = values_of(case, ADAPTER)
     return found
 
 
@@ -261,8 +260,7 @@ def _hear_model(case: Case, answer: Any) -> TranslatedAnswer:
 
 def script_question(case: Case, method: str, file: str) -> Question:
     """The question to `trl METHOD` about its file, with ds_config.json beside it."""
-    beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
-    asked = {"verb": "script", "method": method, "yaml": case.text(file), "files": beside}
+    asked = {"verb": "script", "method": method, "yaml": case.text(file), "files": beside(case)}
     return {**asked, **run_of(case)}
 
 

@@ -26,7 +26,7 @@ from tunec.compiler.verify.contract import (
     TranslatedAnswer,
     Where,
 )
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 from tunec.schemas.dotted_paths import flat
 from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
@@ -90,7 +90,7 @@ def bash_program(
         return {"verb": "shell", "text": case.text(name)}
 
     def hear(case: Case, _: Any) -> TranslatedAnswer:
-        said: Mapping[str, Json] = document(case.file(name), case.delivered[name])
+        said: Mapping[str, Json] = values_of(case, name)
         parsed = said.get("launcher") != "python"  # by a parser of its own
         heard = ("environment", "launcher") if parsed else ("environment", "launcher", "script")
         values = {key: said[key] for key in heard if key in said}

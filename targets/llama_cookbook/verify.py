@@ -16,7 +16,7 @@ from tunec.compiler.verify.contract import (
     Where,
     taken,
 )
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 from tunec.schemas.dotted_paths import flat
 from tunec.targets.deepspeed.verify import WORDS
 from tunec.targets.huggingface.verify import SECONDS, adapter_program, in_order
@@ -86,7 +86,7 @@ def _facts(plan: Plan, answer: Mapping[str, Any]) -> Iterator[Fact]:
 
 def _ignored(case: Case, said: str) -> Iterator[str]:
     """Flags that no class has; `update_config` also reports those of other blocks."""
-    flags = flat(document(case.file(NAME), case.delivered[NAME]).get(FLAGS, {}))
+    flags = flat(values_of(case, NAME).get(FLAGS, {}))
     for name in dict.fromkeys(_UNKNOWN.findall(said)):
         if name in flags:
             yield f"{FLAGS}.{name}"

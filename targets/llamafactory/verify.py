@@ -17,10 +17,10 @@ from tunec.compiler.verify.contract import (
     Where,
     require_known,
 )
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 from tunec.schemas.dotted_paths import flat
-from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.reader import PACKAGE as ENGINE
+from tunec.targets.deepspeed.verify import named_by
 from tunec.targets.huggingface.verify import SECONDS, auto_programs, derived_facts, run_of, settled
 from tunec.targets.llamafactory.datasets import FOLDER, INFO
 from tunec.targets.llamafactory.packages import (
@@ -71,26 +71,15 @@ def where(case: Case) -> Where:
 
 
 def _ask(case: Case, _: Answers) -> Question:
-    files = {name: case.text(DS_CONFIG) for name in _named(case) if DS_CONFIG in case.delivered}
+    files = named_by(case, FILE)
     if INFO in case.delivered:
         files[f"{FOLDER}/{INFO}"] = case.text(INFO)
     return {"verb": "resolve", "yaml": case.text(FILE), "files": files, **run_of(case)}
 
 
-def _written(case: Case) -> Mapping[str, Json]:
-    held: Mapping[str, Json] = document(case.file(FILE), case.delivered[FILE])
-    return held
-
-
-def _named(case: Case) -> tuple[str, ...]:
-    """The path by which the file names DeepSpeed's file."""
-    said = _written(case).get("deepspeed")
-    return (said,) if isinstance(said, str) else ()
-
-
 def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     found = settled(case, answer["values"])
-    written = flat(_written(case))
+    written = flat(values_of(case, FILE))
     kept = {key: _joined(key, found[key]) for key in written if key in found}
     if case.plan.data.packing:
         kept["cutoff_len"] = found["cutoff_len"] + _AFTER
@@ -119,7 +108,7 @@ def _joined(key: str, found: Json) -> Json:
 
 def _hear_sets(case: Case, answer: Any) -> TranslatedAnswer:
     """Each data set as the program passes it to its loader."""
-    written: Mapping[str, Any] = document(case.file(INFO), case.delivered[INFO])
+    written: Mapping[str, Any] = values_of(case, INFO)
     sets: Mapping[str, Any] = answer["sets"]
     values = {name: {**written[name], **_place(each)} for name, each in sets.items()}
     read = (each for name in written for each in _read(name, written[name], sets.get(name, {})))

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import Answers, Case, Program, Question, TranslatedAnswer, taken
-from tunec.targets.deepspeed.config import NAME as DS_CONFIG
+from tunec.targets.deepspeed.verify import beside
 from tunec.targets.huggingface.verify import (
     SECONDS,
     adapter_program,
@@ -39,12 +39,11 @@ def _ask(case: Case, _: Answers) -> Question | None:
     """The question about the script. Raises EnvironmentUnavailable if its source is missing."""
     if NAME not in case.delivered:
         return None
-    beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
     return {
         "verb": "resolve",
         "source": str(sources.obtain(SOURCES[commit(case.dialect)[:7]], case.clones)),
         "argv": flag_words(case, NAME),
-        "files": beside,
+        "files": beside(case),
         **run_of(case),
     }
 

@@ -9,7 +9,14 @@ from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.model import BY_DTYPE, DTYPES
 from tunec.targets.ms_swift.packages import METHODS
 from tunec.targets.read_only import named_word, split_names
-from tunec.targets.rows import dropout, has_adapter, in_four_bits, names_under, row, saved_modules
+from tunec.targets.rows import (
+    adapted_parameters,
+    dropout,
+    has_adapter,
+    in_four_bits,
+    row,
+    saved_modules,
+)
 
 _TUNER: Final = "ms-swift 4.0.4 to 4.6.0 arguments/tuner_args.py `TunerArguments`"
 _KIND: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/base_args.py `BaseArguments`"
@@ -106,15 +113,7 @@ ADAPTER: Final = (
         absent=((ALWAYS, "none"),),
         when=has_adapter,
     ),
-    row(
-        ("target_parameters",),
-        ("adapter.parameters",),
-        names_under("target_parameters", "adapter.parameters"),
-        lambda found: {"adapter.parameters": split_names(found["target_parameters"])},
-        _TUNER,
-        absent={"adapter.parameters": ()},
-        when=has_adapter,
-    ),
+    adapted_parameters("target_parameters", _TUNER),
     saved_modules(
         "modules_to_save",
         {"rlhf_type": _REWARD},

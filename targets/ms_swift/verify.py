@@ -16,11 +16,11 @@ from tunec.compiler.verify.contract import (
     Where,
     require_known,
 )
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 from tunec.schemas.data_paths import chosen
 from tunec.schemas.dotted_paths import flat
-from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.reader import PACKAGE as ENGINE
+from tunec.targets.deepspeed.verify import named_by
 from tunec.targets.huggingface.fsdp_row import CONFIG
 from tunec.targets.huggingface.verify import SECONDS, auto_programs, derived_facts, run_of, settled
 from tunec.targets.ms_swift.fsdp import KEY as FSDP
@@ -54,12 +54,11 @@ def where(case: Case) -> Where:
 
 
 def _ask(case: Case, _: Answers) -> Question:
-    files = {name: case.text(DS_CONFIG) for name in _engines(case) if DS_CONFIG in case.delivered}
     return {
         "verb": "resolve",
         "method": "rlhf" if by_rlhf(case.plan) else "sft",
         "yaml": _without_code(case),
-        "files": {**files, **dict.fromkeys(_PLUGIN if _plugins(case) else (), "")},
+        "files": {**named_by(case, FILE), **dict.fromkeys(_PLUGIN if _plugins(case) else (), "")},
         "config": dict(case.config or {"model_type": case.plan.model.family}),
         **run_of(case),
     }
@@ -70,29 +69,18 @@ _PLUGIN: Final = ("plugin.py",)
 
 
 def _plugins(case: Case) -> Json:
-    return _written(case).get(_PLUGINS)
+    return values_of(case, FILE).get(_PLUGINS)
 
 
 def _without_code(case: Case) -> str:
     """The file, with an empty plugin instead of the user's, which the parser would run."""
     if not _plugins(case):
         return case.text(FILE)
-    return json.dumps({**_written(case), _PLUGINS: [*_PLUGIN]})
-
-
-def _written(case: Case) -> Mapping[str, Json]:
-    held: Mapping[str, Json] = document(case.file(FILE), case.delivered[FILE])
-    return held
-
-
-def _engines(case: Case) -> tuple[str, ...]:
-    """The path by which the file names DeepSpeed's file."""
-    said = _written(case).get("deepspeed")
-    return (said,) if isinstance(said, str) else ()
+    return json.dumps({**values_of(case, FILE), _PLUGINS: [*_PLUGIN]})
 
 
 def _hear(case: Case, answer: Any) -> TranslatedAnswer:
-    written, values = _written(case), dict(answer["values"])
+    written, values = values_of(case, FILE), dict(answer["values"])
     engine = {"deepspeed": written["deepspeed"]} if values.get("deepspeed") else {}
     own = {_PLUGINS: _plugins(case)} if values.get(_PLUGINS) == [*_PLUGIN] else {}
     sharded = {FSDP: {key: values[key] for key in (FSDP, CONFIG)}} if values.get(FSDP) else {}
@@ -107,7 +95,7 @@ def _hear(case: Case, answer: Any) -> TranslatedAnswer:
 def _data(case: Case, sets: Mapping[str, Any]) -> Iterator[Fact]:
     """The names of data sets in the file, and how the program parses each."""
     for key, slot in (("dataset", "data.train"), ("val_dataset", "data.evaluation")):
-        names: Any = _written(case).get(key) or ()
+        names: Any = values_of(case, FILE).get(key) or ()
         for name, read in zip(names, sets[key], strict=True):
             parts = [read["dataset"], read["subsets"], read["dataset_sample"]]
             path, most = limited_name(name)

@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, same
 from tunec.targets.nemo_automodel.packages import SOURCE
-from tunec.targets.rows import evaluates, in_epochs, in_steps, micro_batch, row
+from tunec.targets.rows import evaluates, in_epochs, in_steps, micro_batch, row, whole_epochs
 
 _STEPS: Final = f"{SOURCE} components/training/step_scheduler.py `StepScheduler`"
 _TORCH: Final = f"{SOURCE} components/optim/optimizer.py `OptimizerFromFactoryConfig`: torch's own"
@@ -22,12 +22,6 @@ _KEEPS: Final = f"{SOURCE} components/checkpoint/config.py `CheckpointingConfig`
 
 _MICRO, _GLOBAL = "step_scheduler.local_batch_size", "step_scheduler.global_batch_size"
 _EPOCHS, _MOST = "step_scheduler.num_epochs", "step_scheduler.max_steps"
-
-
-def _write_epochs(plan: Plan) -> Mapping[str, Json]:
-    """The epochs, if their number is whole."""
-    epochs = plan.schedule.epochs
-    return {_EPOCHS: int(epochs)} if epochs is not None and epochs == int(epochs) else {}
 
 
 def _read_length(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -161,7 +155,7 @@ SCHEDULE: Final[tuple[Entry, ...]] = (
     row(
         (_EPOCHS, _MOST),
         ("schedule.epochs",),
-        _write_epochs,
+        whole_epochs(_EPOCHS),
         _read_length,
         _STEPS,
         absent={"schedule.epochs": 10.0},

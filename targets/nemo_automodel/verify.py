@@ -15,7 +15,7 @@ from tunec.compiler.verify.contract import (
     facts,
     known_environment,
 )
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 from tunec.schemas.data_paths import first_of
 from tunec.schemas.dotted_paths import flat
 from tunec.targets.huggingface.model import DTYPES
@@ -47,7 +47,7 @@ def _ask(case: Case, _: Answers) -> Question:
 
 def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     found = flat(answer["values"])
-    written = flat(document(case.file(FILE), case.delivered[FILE]))
+    written = flat(values_of(case, FILE))
     return TranslatedAnswer(
         values=found,
         facts=facts([*_facts(case.plan, answer["derived"])]),

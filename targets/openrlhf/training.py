@@ -7,7 +7,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, named, same
 from tunec.targets.openrlhf.packages import SOURCE
-from tunec.targets.rows import micro_batch, rises_over_a_share, row
+from tunec.targets.rows import micro_batch, rises_over_a_share, row, whole_epochs
 
 _FLAGS: Final = f"{SOURCE} cli/train_sft.py, cli/train_dpo.py"
 _STRATEGY: Final = f"{SOURCE} utils/deepspeed/deepspeed.py `DeepspeedStrategy`"
@@ -104,12 +104,6 @@ def _kind(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"schedule.kind": kind, "schedule.arguments": least}
 
 
-def _write_epochs(plan: Plan) -> Mapping[str, Json]:
-    epochs = plan.schedule.epochs
-    is_whole = epochs is not None and epochs == int(epochs)
-    return {"train.max_epochs": int(epochs or 0)} if is_whole else {}
-
-
 def totals(plan: Plan) -> tuple[int, ...]:
     """The total steps that a program's schedule may use: the actual ones, or those of whole epochs.
 
@@ -148,7 +142,7 @@ def schedule(epochs: int) -> tuple[Entry, ...]:
         row(
             ("train.max_epochs",),
             ("schedule.epochs",),
-            _write_epochs,
+            whole_epochs("train.max_epochs"),
             lambda found: {"schedule.epochs": float(found["train.max_epochs"])},
             _FLAGS,
             absent={"schedule.epochs": float(epochs)},

@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, fixed, same
 from tunec.schemas.frozen import replace
-from tunec.targets.rows import has_images, has_text_alone, in_epochs, row
+from tunec.targets.rows import has_images, has_text_alone, in_epochs, row, whole_epochs
 from tunec.targets.unsloth.row import CONFIG, TRAIN, TRAINER
 
 _TRAINING: Final = f"{CONFIG} `TrainingConfig`"
@@ -89,12 +89,6 @@ CHECKPOINTING: Final = (
 _EPOCHS, _STEPS = "training.num_epochs", "training.max_steps"
 
 
-def _write_epochs(plan: Plan) -> Mapping[str, Json]:
-    """The epochs, if their number is whole."""
-    epochs = plan.schedule.epochs
-    return {_EPOCHS: int(epochs)} if epochs is not None and epochs == int(epochs) else {}
-
-
 def _epochs(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {} if found.get(_STEPS, 0) > 0 else {"schedule.epochs": found.get(_EPOCHS, 3)}
 
@@ -132,7 +126,7 @@ SCHEDULE: Final = (
     row(
         (_EPOCHS, _STEPS),
         ("schedule.epochs",),
-        _write_epochs,
+        whole_epochs(_EPOCHS),
         _epochs,
         f"{_TRAINING}; {_WORKER}: max_steps above 0 wins",
         absent={"schedule.epochs": 3},

@@ -16,7 +16,7 @@ from tunec.compiler.verify.contract import (
     facts,
     known_environment,
 )
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 from tunec.schemas.dotted_paths import flat
 from tunec.targets.huggingface.verify import SECONDS
 from tunec.targets.rows import has_adapter, has_images
@@ -39,7 +39,7 @@ def _ask(case: Case, _: Answers) -> Question:
 
 def _hear(case: Case, answer: Any) -> TranslatedAnswer:
     found = flat(answer["values"])
-    written = flat(document(case.file(FILE), case.delivered[FILE]))
+    written = flat(values_of(case, FILE))
     return TranslatedAnswer(
         values=found,
         facts=(*_facts(case.plan, answer["calls"]), _loaded(case, answer["loaded"])),

@@ -19,7 +19,7 @@ from tunec.compiler.verify.contract import (
     known_environment,
     taken,
 )
-from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.delivery import values_of
 from tunec.schemas.dotted_paths import flat
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.verify import SECONDS, adapter_program, in_order
@@ -82,7 +82,7 @@ def _ask(reader: _Reader, case: Case, _: Answers) -> Question:
 
 def _hear(reader: _Reader, case: Case, answer: Any) -> TranslatedAnswer:
     found = flat(answer["values"])
-    written = flat(document(case.file(reader.file), case.delivered[reader.file]))
+    written = flat(values_of(case, reader.file))
     return TranslatedAnswer(
         values={**found, _HYDRA: written.get(_HYDRA)},
         facts=facts([*_facts(reader, case.plan, answer["derived"])]),

@@ -15,8 +15,7 @@ from tunec.compiler.verify.contract import (
     Where,
     taken,
 )
-from tunec.targets.deepspeed.config import NAME as DS_CONFIG
-from tunec.targets.deepspeed.verify import engine_programs
+from tunec.targets.deepspeed.verify import beside, engine_programs
 from tunec.targets.scripts import sources
 from tunec.targets.scripts.command import FLAGS
 from tunec.targets.scripts.verify import flag_words, shell_programs
@@ -35,12 +34,11 @@ def _ask(case: Case, _: Answers) -> Question | None:
     """The question about the script. Raises EnvironmentUnavailable if its source is missing."""
     if NAME not in case.delivered:
         return None
-    beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
     return {
         "verb": "resolve",
         "scripts": [str(sources.obtain(each, case.clones)) for each in SOURCES],
         "argv": flag_words(case, NAME),
-        "files": beside,
+        "files": beside(case),
         **case.machine(),
     }
 
