@@ -20,8 +20,7 @@ from typing import Any, Final
 from tunec.schemas.caches import cached
 from tunec.schemas.entries import BrokenEntry, heads, listed, names_in, read_entry, read_file
 from tunec.schemas.hardware.families import sized, sized_names
-from tunec.schemas.hardware.machines import Machine, Machines
-from tunec.schemas.hardware.profile import Cluster, Device, Link
+from tunec.schemas.hardware.profile import Cluster, Device, Link, Machine, Machines
 from tunec.schemas.hardware.shared_facts import completed
 from tunec.schemas.source import Path as Place
 

@@ -74,7 +74,7 @@ def repository_unpacked(name: str) -> str | None:
 
 def repository_in_loaded_form(name: str) -> str | None:
     """The known repository with the weights of one that only its makers' code loads."""
-    from tunec.schemas.models.other_forms import in_loaded_form
+    from tunec.schemas.models.published_form import in_loaded_form
 
     meant = (each.lower() for each in in_loaded_form(name))
     return next((_spelled(each) for each in meant if _owner(each) is not None), None)

@@ -10,11 +10,11 @@ from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.text_layers import LAYERS
 from tunec.targets.read_only import split_names
 from tunec.targets.rows import has_adapter, has_text_alone, in_four_bits, row
-from tunec.targets.unsloth.row import CONFIG, TRAINER
+from tunec.targets.unsloth.packages import CONFIG, STUDIO
 
 _LORA: Final = f"{CONFIG} `LoraConfig`"
 _TRAINING: Final = f"{CONFIG} `TrainingConfig`"
-_PREPARES: Final = f"{TRAINER} `prepare_model_for_training`"
+_PREPARES: Final = f"{STUDIO} `prepare_model_for_training`"
 _KIND, _BITS, _TARGETS = "training.training_type", "training.load_in_4bit", "lora.target_modules"
 
 

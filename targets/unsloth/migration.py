@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, gone_unless, only_here
 from tunec.compiler.target import Json
 from tunec.targets.answers import answers_by
-from tunec.targets.unsloth.row import CONFIG
+from tunec.targets.unsloth.packages import CONFIG
 
 
 def _other(key: str, instead: str, *same: Any) -> Moved:

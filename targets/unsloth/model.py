@@ -8,7 +8,7 @@ from tunec.compiler.target import ALWAYS, Json, fixed, same
 from tunec.schemas.data_paths import is_local
 from tunec.schemas.frozen import replace
 from tunec.targets.rows import has_images, has_text_alone, length, row, unlimited
-from tunec.targets.unsloth.row import CONFIG, TRAINER
+from tunec.targets.unsloth.packages import CONFIG, STUDIO
 
 _DATA: Final = f"{CONFIG} `DataConfig`"
 _TRAINING: Final = f"{CONFIG} `TrainingConfig`"
@@ -34,7 +34,7 @@ def _read_data(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 MODEL: Final = (
     same("model", "model.path", f"{CONFIG} `Config`"),
-    fixed("model.trust_remote_code", False, f"{TRAINER} `load_model`: trust_remote_code"),
+    fixed("model.trust_remote_code", False, f"{STUDIO} `load_model`: trust_remote_code"),
 )
 DATA: Final = (
     row(
@@ -42,19 +42,19 @@ DATA: Final = (
         ("data.train", "data.more"),
         _write_data,
         _read_data,
-        f"{_DATA}; {TRAINER} `load_and_format_dataset`",
+        f"{_DATA}; {STUDIO} `load_and_format_dataset`",
     ),
-    unlimited(f"{TRAINER} `load_and_format_dataset`: the command gives no slice"),
+    unlimited(f"{STUDIO} `load_and_format_dataset`: the command gives no slice"),
     fixed(
         "data.evaluation",
         None,
-        f"{TRAINER} `_train_worker`: the command gives no eval_steps, and evaluates nothing",
+        f"{STUDIO} `_train_worker`: the command gives no eval_steps, and evaluates nothing",
     ),
     *length(
         "training.max_seq_length",
         2048,
         _TRAINING,
-        f"{_TRAINING}; {TRAINER} `_train_worker`: max_length",
+        f"{_TRAINING}; {STUDIO} `_train_worker`: max_length",
     ),
     same(
         "training.packing",
@@ -64,7 +64,7 @@ DATA: Final = (
         when=has_text_alone,
     ),
     replace(
-        fixed("data.packing", False, f"{TRAINER} `_train_worker`: with images, without packing"),
+        fixed("data.packing", False, f"{STUDIO} `_train_worker`: with images, without packing"),
         when=has_images,
     ),
 )

@@ -59,3 +59,8 @@ def ranges(version: Version) -> Mapping[str, Releases]:
 def installed_releases(version: Version) -> Mapping[str, str]:
     """The releases that are used beside a release of Unsloth, by package."""
     return row_at(version, _INSTALLED, {})
+
+
+CONFIG: Final = "unsloth 2026.3.18 to 2026.10.9 unsloth_cli/config.py"
+TRAIN: Final = "unsloth 2026.9.8 to 2026.10.9 unsloth_cli/commands/train.py `train`"
+STUDIO: Final = "unsloth 2026.9.8 to 2026.10.9 studio/backend/core/training/trainer.py"

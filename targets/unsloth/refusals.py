@@ -9,8 +9,7 @@ from tunec.schemas.data_paths import is_chosen
 from tunec.schemas.terms import FloatDtype
 from tunec.targets.rows import has_adapter, has_images
 from tunec.targets.scripts.refusals import Refusal
-from tunec.targets.unsloth.packages import SEES, WRITTEN
-from tunec.targets.unsloth.row import CONFIG, TRAINER
+from tunec.targets.unsloth.packages import CONFIG, SEES, STUDIO, WRITTEN
 from tunec.targets.unsloth.vision import parts_of
 
 _AMPERE: Final = Version("8.0")
@@ -80,7 +79,7 @@ REFUSALS: Final = (
         ("data.train",),
         "its command loads the split `train` of one data set in its own configuration",
         lambda plan: any(map(is_chosen, training_data(plan))),
-        f"{TRAINER} `load_and_format_dataset`",
+        f"{STUDIO} `load_and_format_dataset`",
         "write that part to a file of its own, or compile to trl",
     ),
     Refusal(
@@ -102,7 +101,7 @@ REFUSALS: Final = (
         ("precision.compute", "devices.capability"),
         "it computes in bf16 where the device has it, else in fp16, and has no key for it",
         _computes_otherwise,
-        f"{TRAINER} `_train_worker`: bf16, fp16",
+        f"{STUDIO} `_train_worker`: bf16, fp16",
         "leave precision to tunec",
     ),
     Refusal(

@@ -7,11 +7,11 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, fixed, same
 from tunec.schemas.frozen import replace
 from tunec.targets.rows import has_images, has_text_alone, in_epochs, row, whole_epochs
-from tunec.targets.unsloth.row import CONFIG, TRAIN, TRAINER
+from tunec.targets.unsloth.packages import CONFIG, STUDIO, TRAIN
 
 _TRAINING: Final = f"{CONFIG} `TrainingConfig`"
 _LOGGING: Final = f"{CONFIG} `LoggingConfig`"
-_WORKER: Final = f"{TRAINER} `_train_worker`"
+_WORKER: Final = f"{STUDIO} `_train_worker`"
 
 
 def _default(key: str, slot: str, value: Any) -> Entry:
@@ -189,7 +189,7 @@ RUNTIME: Final = (
         ("runtime.report_to",),
         _write_trackers,
         _trackers,
-        f"{_LOGGING}; {TRAINER} `_build_report_targets`",
+        f"{_LOGGING}; {STUDIO} `_build_report_targets`",
         absent={"runtime.report_to": ()},
     ),
     fixed("runtime.neftune_alpha", None, f"{_WORKER}: no neftune_noise_alpha"),

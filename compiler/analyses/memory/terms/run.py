@@ -22,7 +22,6 @@ from tunec.compiler.analyses.memory.terms.gradients import (
     last_layer,
     partly,
 )
-from tunec.compiler.analyses.memory.terms.large_gradients import oversized_terms
 from tunec.compiler.analyses.memory.terms.optimizer import (
     at_orthogonalisation,
     optimizer_states,
@@ -37,7 +36,10 @@ from tunec.compiler.analyses.memory.terms.passes import (
     of_pass,
     sequences_of,
 )
-from tunec.compiler.analyses.memory.terms.resident_gradients import resident_gradients
+from tunec.compiler.analyses.memory.terms.resident_gradients import (
+    oversized_terms,
+    resident_gradients,
+)
 from tunec.compiler.analyses.memory.terms.turns import copied_adapters, engine_terms, first_held
 from tunec.compiler.analyses.memory.terms.weights import (
     encoders,
