@@ -10,6 +10,7 @@ from workload_builders import BF16_LORA, MIXED, full, layout, lora, matching, nf
 
 from tunec.compiler.analyses.architecture.derive import derive
 from tunec.compiler.analyses.memory.account import Account, account
+from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import Quantization
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.models.catalogue import card
@@ -78,6 +79,14 @@ def test_glm_4v_lora_is_refused_where_it_failed() -> None:
     assert glm_4v(2).required_bytes / 1e9 > five("glm4v-9b-lora-bs2-oom")
 
 
+def with_adapters(
+    architecture: Architecture, also_train: tuple[Module, ...], given: dict[str, Any]
+) -> Workload:
+    """MiniCPM-V with the adapters of its script, beside modules that are trained in full."""
+    adapted = text_modules(architecture, "q_proj", "k_proj")
+    return lora(architecture, rank=64, adapted=adapted, also_train=also_train, **given)
+
+
 def minicpm(ranks: int, *, trained: bool) -> Account:
     architecture = derive(card("minicpm-llama3-v-2_5").config)
     given = {"sequence": 2048, "images": 1, "vision_tokens": 1024}
@@ -85,13 +94,7 @@ def minicpm(ranks: int, *, trained: bool) -> Account:
     workload = (
         full(architecture, kernel="foreach", **given)
         if trained
-        else lora(
-            architecture,
-            rank=64,
-            adapted=text_modules(architecture, "q_proj", "k_proj"),
-            also_train=embedding,
-            **given,
-        )
+        else with_adapters(architecture, embedding, given)
     )
     plan = layout(
         checkpointed=True,
@@ -151,15 +154,7 @@ def minicpm_offloaded(*, trained: bool) -> Account:
         "versions": (("transformers", "4.40.0"),),
     }
     workload = (
-        full(architecture, **given)
-        if trained
-        else lora(
-            architecture,
-            rank=64,
-            adapted=text_modules(architecture, "q_proj", "k_proj"),
-            also_train=beside,
-            **given,
-        )
+        full(architecture, **given) if trained else with_adapters(architecture, beside, given)
     )
     plan = layout(
         checkpointed=True,

@@ -57,16 +57,6 @@ DATA: Final[Mapping[str, tuple[str, str, str]]] = {
     "a key of another level": ("num_repeats = 2", "resolution = 512", "extra keys not allowed"),
     "a text for a number": ("batch_size = 2", 'batch_size = "2"', "expected int"),
     "a folder without pictures": ('image_dir = "img"', 'class_tokens = "dog"', "required key"),
-    "beyond the buckets": (
-        "resolution = 1024",
-        "resolution = 1536\nenable_bucket = true",
-        "max_bucket_reso must be equal or greater than resolution",
-    ),
-    "below the buckets": (
-        "resolution = 1024",
-        "resolution = 512\nenable_bucket = true\nmin_bucket_reso = 768",
-        "min_bucket_reso must be equal or less than resolution",
-    ),
 }
 
 
