@@ -1,9 +1,9 @@
 """What a target declares: rows (`Entry`) that tie a consumer's keys to tunec's slots, both ways."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict, Unpack
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 from packaging.version import Version
 
 from tunec.compiler.analyses.counting import Counting
@@ -297,18 +297,28 @@ class Target(Struct, frozen=True):
         return frozenset(slot for entry in self.entries(dialect) for slot in entry.slots)
 
 
+class Scope(TypedDict, total=False):
+    """In which releases of which distribution, and in which plans, a row holds: as in `Entry`."""
+
+    since: str | None
+    until: str | None
+    when: Callable[[Plan], bool]
+    package: str
+
+
 def same(
     key: str,
     slot: str,
     source: str,
     *,
-    since: str | None = None,
-    until: str | None = None,
+    default: Any = UNSET,
     absent: tuple[tuple[str, Any], ...] = (),
-    when: Callable[[Plan], bool] = in_every_plan,
-    package: str = "",
+    **scope: Unpack[Scope],
 ) -> Entry:
-    """A key that holds a slot's value unchanged; None is left out, and tuples become lists."""
+    """A key that holds a slot's value unchanged; None is left out, and tuples become lists.
+
+    `default`: what absence means in every release; `absent`: since each of several releases.
+    """
 
     def write(plan: Plan) -> Mapping[str, Json]:
         value = plan[slot]
@@ -319,8 +329,8 @@ def same(
         value = found[key]
         return {slot: tuple(value) if isinstance(value, list) else value}
 
-    defaults = tuple((version, {slot: value}) for version, value in absent)
-    return Entry((key,), (slot,), write, read, source, since, until, defaults, when, package)
+    defaults = _defaults(slot, default, absent)
+    return Entry((key,), (slot,), write, read, source, absent=defaults, **scope)
 
 
 def named(
@@ -329,13 +339,14 @@ def named(
     words: Mapping[Any, Json],
     source: str,
     *,
-    since: str | None = None,
-    until: str | None = None,
+    default: Any = UNSET,
     absent: tuple[tuple[str, Any], ...] = (),
-    when: Callable[[Plan], bool] = in_every_plan,
-    package: str = "",
+    **scope: Unpack[Scope],
 ) -> Entry:
-    """A key that holds the consumer's own word for a slot's value, one to one."""
+    """A key that holds the consumer's own word for a slot's value, one to one.
+
+    `default` and `absent` are slot values, as in `same`.
+    """
 
     def write(plan: Plan) -> Mapping[str, Json]:
         value = plan[slot]
@@ -345,55 +356,36 @@ def named(
         values = [value for value, word in words.items() if is_same(word, found[key])]
         return {slot: values[0]} if values else {}
 
-    defaults = tuple((version, {slot: value}) for version, value in absent)
-    return Entry((key,), (slot,), write, read, source, since, until, defaults, when, package)
+    defaults = _defaults(slot, default, absent)
+    return Entry((key,), (slot,), write, read, source, absent=defaults, **scope)
 
 
-def fixed(
-    slot: str,
-    value: Any,
-    source: str,
-    *,
-    since: str | None = None,
-    until: str | None = None,
-    when: Callable[[Plan], bool] = in_every_plan,
-    package: str = "",
-) -> Entry:
+def _defaults(
+    slot: str, default: Any, absent: tuple[tuple[str, Any], ...]
+) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """The slot values of an absent key, by the first release that takes them."""
+    every = () if default is UNSET else ((ALWAYS, default),)
+    return tuple((since, {slot: value}) for since, value in (*every, *absent))
+
+
+def fixed(slot: str, value: Any, source: str, **scope: Unpack[Scope]) -> Entry:
     """A slot with no key: the consumer always does this, and has no other value."""
-    absent = ((ALWAYS, {slot: value}),)
-    return Entry(
-        (), (slot,), lambda _: {}, lambda _: {}, source, since, until, absent, when, package
-    )
+    absent = _defaults(slot, value, ())
+    return Entry((), (slot,), lambda _: {}, lambda _: {}, source, absent=absent, **scope)
 
 
-def constant(
-    key: str,
-    value: Json,
-    source: str,
-    *,
-    since: str | None = None,
-    until: str | None = None,
-    when: Callable[[Plan], bool] = in_every_plan,
-    package: str = "",
-) -> Entry:
+def constant(key: str, value: Json, source: str, **scope: Unpack[Scope]) -> Entry:
     """A key that always has this value in the plans in which it matters; it sets no slot."""
     said = {key: value}
-    return Entry((key,), (), lambda _: said, lambda _: {}, source, since, until, (), when, package)
+    return Entry((key,), (), lambda _: said, lambda _: {}, source, **scope)
 
 
 def derived(
-    key: str,
-    write: Callable[[Plan], Json | None],
-    source: str,
-    *,
-    since: str | None = None,
-    until: str | None = None,
-    when: Callable[[Plan], bool] = in_every_plan,
-    package: str = "",
+    key: str, write: Callable[[Plan], Json | None], source: str, **scope: Unpack[Scope]
 ) -> Entry:
     """A key that follows from slots which other rows set; None leaves it out."""
 
     def keys(plan: Plan) -> Mapping[str, Json]:
         return {} if (value := write(plan)) is None else {key: value}
 
-    return Entry((key,), (), keys, lambda _: {}, source, since, until, (), when, package)
+    return Entry((key,), (), keys, lambda _: {}, source, **scope)

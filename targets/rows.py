@@ -282,7 +282,7 @@ def length(key: str, absent: int, source: str, of_images: str) -> tuple[Entry, E
 
     Image tokens count too, by the source `of_images`.
     """
-    text = same(key, "data.sequence", source, absent=((ALWAYS, absent),))
+    text = same(key, "data.sequence", source, default=absent)
     return (
         replace(text, when=lambda plan: not has_images(plan)),
         derived(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Json, Phrase, constant, fixed, same
+from tunec.compiler.target import Json, Phrase, constant, fixed, same
 from tunec.schemas.frozen import replace
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.adapter import whole
@@ -108,8 +108,8 @@ ADAPTER: Final = (
         lambda found: bool(found.get(REWARDS_TEXTS)),
         f"{_PEFT}; loaders/adapter.py `_get_peft_task_type`",
     ),
-    same("peft_use_rslora", "adapter.rslora", _PEFT, absent=((ALWAYS, False),), when=has_adapter),
-    same("peft_use_dora", "adapter.dora", _PEFT, absent=((ALWAYS, False),), when=has_adapter),
+    same("peft_use_rslora", "adapter.rslora", _PEFT, default=False, when=has_adapter),
+    same("peft_use_dora", "adapter.dora", _PEFT, default=False, when=has_adapter),
     replace(fixed("adapter.bias", "none", _BUILD), when=has_adapter),
     *_WITHOUT_KERNELS,
 )
@@ -173,7 +173,7 @@ QUANTIZATION: Final = (
         f"{_KWARGS}.bnb_4bit_use_double_quant",
         "quantization.double",
         _LOADER,
-        absent=((ALWAYS, True),),
+        default=True,
         when=in_four_bits,
     ),
     row(

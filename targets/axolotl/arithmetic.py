@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, derived, fixed, on_deepspeed, same
+from tunec.compiler.target import Entry, Json, Phrase, derived, fixed, on_deepspeed, same
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
@@ -212,19 +212,13 @@ PARALLEL: Final = (
         _CONFIG,
         when=on_deepspeed,
     ),
-    same("tensor_parallel_size", "parallel.tensor", _CONFIG, since=WRITTEN, absent=((ALWAYS, 1),)),
+    same("tensor_parallel_size", "parallel.tensor", _CONFIG, since=WRITTEN, default=1),
     same(
         "context_parallel_size",
         "parallel.sequence",
         f"{_CONFIG}; sequence_parallel_degree is its older name",
         since=WRITTEN,
-        absent=((ALWAYS, 1),),
+        default=1,
     ),
-    same(
-        "sequence_parallel_degree",
-        "parallel.sequence",
-        _CONFIG,
-        until=WRITTEN,
-        absent=((ALWAYS, 1),),
-    ),
+    same("sequence_parallel_degree", "parallel.sequence", _CONFIG, until=WRITTEN, default=1),
 )

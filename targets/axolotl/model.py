@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, same
+from tunec.compiler.target import Entry, Json, constant, fixed, same
 from tunec.targets.axolotl.adapter import REWARDS_TEXTS, write_kind
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.axolotl.rewards import BETA, REWARDED, weight
@@ -90,7 +90,7 @@ def _published(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 MODEL: Final = (
     same("base_model", "model.path", _MODEL),
-    same("trust_remote_code", "model.trust_remote_code", _MODEL, absent=((ALWAYS, False),)),
+    same("trust_remote_code", "model.trust_remote_code", _MODEL, default=False),
     row(
         (_FORM, _EXPANDS),
         ("model.published",),

@@ -5,7 +5,6 @@ from typing import Any, Final, get_args
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import (
-    ALWAYS,
     Entry,
     Json,
     Phrase,
@@ -214,7 +213,7 @@ SCHEDULE: Final = (
         "schedule.kind",
         {kind: kind for kind in get_args(ScheduleKind)},
         f"{_SCHEMA}: the words of transformers' `SchedulerType`, and two of its own",
-        absent=((ALWAYS, "cosine"),),
+        default="cosine",
     ),
     row(
         ("lr_scheduler_kwargs",),
@@ -297,10 +296,10 @@ RUNTIME: Final = (
         "output_dir",
         "runtime.output",
         "axolotl 0.8.1 to 0.19.0 utils/schemas/model.py `ModelOutputConfig`",
-        absent=((ALWAYS, "./model-out"),),
+        default="./model-out",
     ),
-    same("seed", "runtime.seed", _ARGUMENTS, absent=((ALWAYS, 42),)),
-    same("neftune_noise_alpha", "runtime.neftune_alpha", _ARGUMENTS, absent=((ALWAYS, None),)),
+    same("seed", "runtime.seed", _ARGUMENTS, default=42),
+    same("neftune_noise_alpha", "runtime.neftune_alpha", _ARGUMENTS, default=None),
     same("dataloader_num_workers", "runtime.dataloader_workers", _ARGUMENTS),
     same("dataloader_pin_memory", "runtime.dataloader_pin_memory", _ARGUMENTS),
     row(

@@ -41,7 +41,7 @@ BATCH = (
         "gradient_accumulation_steps",
         "batch.accumulation",
         f"{_CONFIG} `_set_batch_related_parameters`: 1 with the micro batch alone",
-        absent=((ALWAYS, 1),),
+        default=1,
         package=PACKAGE,
     ),
     same(

@@ -46,12 +46,7 @@ _COMPUTE = Entry(
 
 def _scaling(key: str, slot: str, default: int) -> Entry:
     return same(
-        f"fp16.{key}",
-        f"precision.{slot}",
-        _FP16,
-        absent=((ALWAYS, default),),
-        when=in_fp16,
-        package=PACKAGE,
+        f"fp16.{key}", f"precision.{slot}", _FP16, default=default, when=in_fp16, package=PACKAGE
     )
 
 
@@ -85,7 +80,7 @@ def _without_copies(key: str, when: Any, source: str, since: str | None = None) 
         {True: False, False: True},
         source,
         since=since,
-        absent=((ALWAYS, True),),
+        default=True,
         when=when,
         package=PACKAGE,
     )
@@ -127,7 +122,7 @@ _MOMENTS = (
         {"fp32": False, "bf16": True},
         f"{_BF16}, from 0.18.3",
         since="0.18.3",
-        absent=((ALWAYS, "fp32"),),
+        default="fp32",
         when=_keeps_float_moments,
         package=PACKAGE,
     ),

@@ -37,12 +37,7 @@ _DATA: Final = (
         "data.train",
         f"{_SCRIPTS} `DataConfig`; below DATA_DIR, which the command gives",
     ),
-    same(
-        "data_config.val_file",
-        "data.evaluation",
-        f"{_SCRIPTS} `DataConfig`",
-        absent=((ALWAYS, None),),
-    ),
+    same("data_config.val_file", "data.evaluation", f"{_SCRIPTS} `DataConfig`", default=None),
     fixed("data.packing", value=False, source=f"{_SCRIPTS} `process_batch`: a sample a row"),
 )
 
@@ -179,7 +174,7 @@ _ADAPTER: Final = (
         "adapter.kind",
         {"lora": "LORA"},
         f"{_CONFIG} `from_dict`: peft.get_peft_config; without the block the model is trained",
-        absent=((ALWAYS, "none"),),
+        default="none",
     ),
     *(
         _in_block(each)

@@ -35,7 +35,7 @@ def whole(value: float) -> float:
 
 
 def _key(key: str, slot: str, default: Any) -> Entry:
-    return same(key, f"adapter.{slot}", _SOURCE, absent=((ALWAYS, default),), package=PEFT)
+    return same(key, f"adapter.{slot}", _SOURCE, default=default, package=PEFT)
 
 
 def _read_also(found: Mapping[str, Any]) -> Mapping[str, Any]:

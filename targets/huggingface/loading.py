@@ -48,7 +48,7 @@ def _quantized(prefix: str) -> Iterator[Entry]:
         f"{prefix}bnb_4bit_use_double_quant",
         "quantization.double",
         _BITS,
-        absent=((ALWAYS, False),),
+        default=False,
         when=in_four_bits,
     )
     yield _dtype(
@@ -79,7 +79,7 @@ FROM_PRETRAINED: Final = File(
         _dtype("torch_dtype", "states.weights", _LOADER),
         _dtype("dtype", "states.weights", _LOADER, since="4.56"),
         same("attn_implementation", "attention.implementation", _LOADER),
-        same("trust_remote_code", "model.trust_remote_code", _LOADER, absent=((ALWAYS, False),)),
+        same("trust_remote_code", "model.trust_remote_code", _LOADER, default=False),
         *_quantized(f"{_CONFIG}."),
         *_quantized(""),
     ),

@@ -112,7 +112,7 @@ def trust(until: str | None) -> Entry:
         "model.trust_remote_code",
         f"{_SOURCE}; trainer/sft_config.py from 1.7",
         until=until,
-        absent=((ALWAYS, False),),
+        default=False,
         package=TRL,
     )
 
@@ -172,7 +172,7 @@ QUANTIZATION = (
         "use_bnb_nested_quant",
         "quantization.double",
         _SOURCE,
-        absent=((ALWAYS, False),),
+        default=False,
         when=in_four_bits,
         package=TRL,
     ),
@@ -192,7 +192,7 @@ QUANTIZATION = (
         DTYPES,
         f"{_SOURCE}, from 0.26; absent, uint8",
         since="0.26",
-        absent=((ALWAYS, None),),
+        default=None,
         when=in_four_bits,
         package=TRL,
     ),
@@ -240,13 +240,7 @@ def _lora(
 
 def _key(key: str, slot: str, default: Any, since: str | None = None) -> Entry:
     return same(
-        key,
-        f"adapter.{slot}",
-        _SOURCE,
-        since=since,
-        absent=((ALWAYS, default),),
-        when=has_adapter,
-        package=TRL,
+        key, f"adapter.{slot}", _SOURCE, since=since, default=default, when=has_adapter, package=TRL
     )
 
 
@@ -261,7 +255,7 @@ ADAPTER = (
         "adapter.kind",
         {"lora": True, "none": False},
         _SOURCE,
-        absent=((ALWAYS, "none"),),
+        default="none",
         package=TRL,
     ),
     _key("lora_r", "rank", 16),

@@ -68,7 +68,5 @@ PREDICTIONS: Final = (
     ),
     derived("generation_max_length", _longest, f"{_SEQ2SEQ} `evaluate`", when=writes_answers),
     same("generation_num_beams", "evaluation.beams", f"{_SEQ2SEQ} `evaluate`", when=writes_answers),
-    same(
-        _STEPS, "evaluation.kept_batches", _KEPT, absent=((ALWAYS, None),), when=_keeps_predictions
-    ),
+    same(_STEPS, "evaluation.kept_batches", _KEPT, default=None, when=_keeps_predictions),
 )

@@ -62,7 +62,7 @@ LENGTH = (
         "schedule.kind",
         {kind: kind for kind in get_args(ScheduleKind)},
         "transformers 4.40.2 to 5.23.0 trainer_utils.py `SchedulerType`",
-        absent=((ALWAYS, "linear"),),
+        default="linear",
     ),
     Entry(
         ("lr_scheduler_kwargs",),
@@ -121,7 +121,7 @@ WARMUP = (
 # ── what happens along it ────────────────────────────────────────────────────────────────────────
 
 LOGGING = (constant("logging_strategy", "steps", _SOURCE),)
-LOG_STEPS = same("logging_steps", "schedule.log_steps", _SOURCE, absent=((ALWAYS, 500),))
+LOG_STEPS = same("logging_steps", "schedule.log_steps", _SOURCE, default=500)
 TRL_LOG_STEPS = same(
     "logging_steps",
     "schedule.log_steps",
@@ -155,7 +155,7 @@ SAVING = (
         _SOURCE,
         absent=((ALWAYS, {"schedule.save_steps": 500}),),
     ),
-    same("save_total_limit", "schedule.keep_checkpoints", _SOURCE, absent=((ALWAYS, None),)),
+    same("save_total_limit", "schedule.keep_checkpoints", _SOURCE, default=None),
 )
 
 

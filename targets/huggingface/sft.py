@@ -85,7 +85,7 @@ _LONG = {"data.sequence": 1024}
 SAMPLES = (
     *_length("max_seq_length", None, "0.16", (("0.8", _LONG_512), ("0.9", {}), ("0.15", _LONG))),
     *_length("max_length", "0.16", None, ((ALWAYS, _LONG),)),
-    same("packing", "data.packing", _CONFIG, absent=((ALWAYS, False),), package=TRL),
+    same("packing", "data.packing", _CONFIG, default=False, package=TRL),
     derived(
         "pad_to_multiple_of",
         lambda plan: plan.parallel.sequence,

@@ -17,7 +17,7 @@ _OPTIMIZERS = "transformers 4.40.2 to 5.23.0 training_args.py `OptimizerNames`"
 
 def _default(key: str, slot: str, value: Any) -> Entry:
     """A key that holds a slot, with a default that is the same in every release."""
-    return same(key, slot, _SOURCE, absent=((ALWAYS, value),))
+    return same(key, slot, _SOURCE, default=value)
 
 
 # ── batch and optimizer ──────────────────────────────────────────────────────────────────────────

@@ -81,7 +81,7 @@ def named(keys: Keys, name: Callable[[Plan], str]) -> tuple[Entry, ...]:
             "metadata.namespace",
             "job.namespace",
             f"{keys.source} ObjectMeta",
-            absent=((ALWAYS, None),),
+            default=None,
             package=keys.package,
         ),
         Entry(

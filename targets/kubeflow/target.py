@@ -10,7 +10,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Package, Releases
 from tunec.compiler.start_commands import Start
-from tunec.compiler.target import ALWAYS, Cannot, Entry, File, Json, Target, constant, same
+from tunec.compiler.target import Cannot, Entry, File, Json, Target, constant, same
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.deepspeed import section_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
@@ -135,7 +135,7 @@ TRAINJOB: Final = File(
             "job.time_limit",
             f"kubeflow/trainer v2.2.1 and v2.3.0 {_TYPES} `TrainJobSpec`",
             since="2.2",
-            absent=((ALWAYS, None),),
+            default=None,
         ),
         constant(
             "spec.runtimeRef.name",
@@ -245,7 +245,7 @@ PYTORCHJOB: Final = File(
             "spec.runPolicy.activeDeadlineSeconds",
             "job.time_limit",
             f"{_OPERATOR} pkg/apis/kubeflow.org/v1/common_types.go `RunPolicy`",
-            absent=((ALWAYS, None),),
+            default=None,
             package=OPERATOR,
         ),
         volume(

@@ -18,7 +18,7 @@ _LOOP: Final = f"{PACKAGE} utils/train_utils.py `train`"
 
 
 def _default(key: str, slot: str, value: Any, source: str = _TRAIN) -> Entry:
-    return same(key, slot, source, absent=((ALWAYS, value),))
+    return same(key, slot, source, default=value)
 
 
 # ── model and data ───────────────────────────────────────────────────────────────────────────────
@@ -78,13 +78,13 @@ _DATA: Final = (
         "data.packing",
         {True: "packing", False: "padding"},
         _TRAIN,
-        absent=((ALWAYS, True),),
+        default=True,
     ),
     same(
         "context_length",
         "data.sequence",
         f"{_MAIN}: ConcatDataset(chunk_size); padding does not cut",
-        absent=((ALWAYS, 4096),),
+        default=4096,
         when=packs,
     ),
     fixed("model.trust_remote_code", value=False, source=f"{_MAIN}: LlamaForCausalLM"),
@@ -93,7 +93,7 @@ _DATA: Final = (
         "attention.implementation",
         {"sdpa": True},
         f"{_MAIN}: attn_implementation; without it transformers chooses, which is sdpa too",
-        absent=((ALWAYS, "sdpa"),),
+        default="sdpa",
     ),
 )
 
@@ -160,7 +160,7 @@ _QUANTIZATION: Final = (
         "quantization_config.use_double_quant",
         "quantization.double",
         _QUANTIZED,
-        absent=((ALWAYS, False),),
+        default=False,
         when=in_four_bits,
     ),
     named(
@@ -168,7 +168,7 @@ _QUANTIZATION: Final = (
         "quantization.compute",
         _DTYPES,
         f"{_QUANTIZED}; BitsAndBytesConfig takes the name of a dtype",
-        absent=((ALWAYS, "bf16"),),
+        default="bf16",
         when=in_four_bits,
     ),
     named(
@@ -176,7 +176,7 @@ _QUANTIZATION: Final = (
         "quantization.storage",
         {**_DTYPES, None: "uint8"},
         _QUANTIZED,
-        absent=((ALWAYS, "bf16"),),
+        default="bf16",
         when=in_four_bits,
     ),
 )
@@ -188,13 +188,7 @@ _LORA: Final = f"{PACKAGE} configs/peft.py `lora_config`"
 
 
 def _lora(key: str, slot: str, default: Any) -> Entry:
-    return same(
-        f"lora_config.{key}",
-        f"adapter.{slot}",
-        _LORA,
-        absent=((ALWAYS, default),),
-        when=has_adapter,
-    )
+    return same(f"lora_config.{key}", f"adapter.{slot}", _LORA, default=default, when=has_adapter)
 
 
 def _never(slot: str, value: Any) -> Entry:
@@ -203,13 +197,7 @@ def _never(slot: str, value: Any) -> Entry:
 
 
 _ADAPTER: Final = (
-    named(
-        "use_peft",
-        "adapter.kind",
-        {"lora": True, "none": False},
-        _TRAIN,
-        absent=((ALWAYS, "none"),),
-    ),
+    named("use_peft", "adapter.kind", {"lora": True, "none": False}, _TRAIN, default="none"),
     constant("peft_method", "lora", _TRAIN, when=has_adapter),
     _lora("r", "rank", 8),
     Entry(
@@ -333,13 +321,7 @@ def _runs_alone(plan: Plan) -> bool:
 
 
 _RUN: Final = (
-    named(
-        "enable_fsdp",
-        "parallel.engine",
-        {"none": False, "fsdp": True},
-        _TRAIN,
-        absent=((ALWAYS, "none"),),
-    ),
+    named("enable_fsdp", "parallel.engine", {"none": False, "fsdp": True}, _TRAIN, default="none"),
     _default("batch_size_training", "batch.micro", 4),
     _default("val_batch_size", "batch.evaluation", 1),
     _default("num_workers_dataloader", "runtime.dataloader_workers", 1),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Json, Phrase, constant, derived, fixed, same
+from tunec.compiler.target import Json, Phrase, constant, derived, fixed, same
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.text_layers import names_in_the_text
@@ -91,7 +91,7 @@ ADAPTER: Final = (
         f"{_TUNING}; freeze and oft are no slot's value",
         absent={"adapter.kind": "lora"},
     ),
-    same("lora_rank", "adapter.rank", _LORA, absent=((ALWAYS, 8),), when=has_adapter),
+    same("lora_rank", "adapter.rank", _LORA, default=8, when=has_adapter),
     row(
         ("lora_alpha", "lora_rank"),
         ("adapter.alpha",),
@@ -144,8 +144,8 @@ ADAPTER: Final = (
         when=has_adapter,
     ),
     replace(fixed("adapter.parameters", (), f"{_LORA}: no key names parameters"), when=has_adapter),
-    same("use_rslora", "adapter.rslora", _LORA, absent=((ALWAYS, False),), when=has_adapter),
-    same("use_dora", "adapter.dora", _LORA, absent=((ALWAYS, False),), when=has_adapter),
+    same("use_rslora", "adapter.rslora", _LORA, default=False, when=has_adapter),
+    same("use_dora", "adapter.dora", _LORA, default=False, when=has_adapter),
     replace(
         fixed(
             "adapter.bias",
@@ -205,11 +205,5 @@ QUANTIZATION: Final = (
         f"{_MODEL}; {_BNB}",
         absent={"quantization.format": "none"},
     ),
-    same(
-        "double_quantization",
-        "quantization.double",
-        _MODEL,
-        absent=((ALWAYS, True),),
-        when=in_four_bits,
-    ),
+    same("double_quantization", "quantization.double", _MODEL, default=True, when=in_four_bits),
 )

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import (
-    ALWAYS,
     Entry,
     Json,
     constant,
@@ -142,14 +141,14 @@ CHECKPOINTING: Final = (
         "activation_checkpointing.offload",
         f"{_MODEL}; model/model_utils/checkpointing.py "
         "`get_unsloth_gradient_checkpointing_func`: hidden_states.to('cpu')",
-        absent=((ALWAYS, False),),
+        default=False,
     ),
     same(
         "use_reentrant_gc",
         _VARIANT,
         f"{_MODEL}, in 0.9.3 and not in 0.9.1",
         since="0.9.2",
-        absent=((ALWAYS, True),),
+        default=True,
         when=_recomputes,
     ),
     fixed(

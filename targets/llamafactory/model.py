@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.lints.kinds import EXPLAINED
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, in_no_plan, same
+from tunec.compiler.target import Entry, Json, constant, derived, fixed, in_no_plan, same
 from tunec.schemas.frozen import replace
 from tunec.targets.llamafactory import user_data
 from tunec.targets.llamafactory.datasets import NAMES, is_explained
@@ -197,7 +197,7 @@ MODEL: Final = (
         "model.trust_remote_code",
         f"{_MODEL}, in 0.9.3 and not in 0.9.1",
         since="0.9.2",
-        absent=((ALWAYS, False),),
+        default=False,
     ),
     fixed(
         "model.trust_remote_code",

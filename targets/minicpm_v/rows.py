@@ -41,17 +41,17 @@ _DATA: Final = (
         "model_name_or_path",
         "model.path",
         f"{FILE} `ModelArguments`",
-        absent=((ALWAYS, "openbmb/MiniCPM-V-2"),),
+        default="openbmb/MiniCPM-V-2",
     ),
     derived("llm_type", language_model, f"{FILE} `TrainingArguments`: default minicpm"),
     same("data_path", "data.train", f"{FILE} `DataArguments`"),
     unlimited(f"{FILE} `make_supervised_data_module`: all of a file is read"),
-    same("eval_data_path", "data.evaluation", f"{FILE} `DataArguments`", absent=((ALWAYS, None),)),
+    same("eval_data_path", "data.evaluation", f"{FILE} `DataArguments`", default=None),
     same(
         "model_max_length",
         "data.sequence",
         f"{FILE} `TrainingArguments`; the places of images count (dataset.py conversation_to_ids)",
-        absent=((ALWAYS, 2048),),
+        default=2048,
     ),
     constant(
         "max_slice_nums", 9, f"{FILE} `TrainingArguments`: slices of an image larger than 448 x 448"
@@ -167,7 +167,7 @@ def _read_targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _lora(key: str, slot: str, default: Any) -> Entry:
-    return same(key, f"adapter.{slot}", _LORA, absent=((ALWAYS, default),), when=has_adapter)
+    return same(key, f"adapter.{slot}", _LORA, default=default, when=has_adapter)
 
 
 _ADAPTER: Final = (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, named, same
+from tunec.compiler.target import Entry, Json, Phrase, named, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.model import BY_DTYPE, DTYPES
 from tunec.targets.ms_swift.packages import METHODS
@@ -68,7 +68,7 @@ def _sees_in_full(plan: Plan) -> bool:
 
 
 def _of_adapter(key: str, slot: str, default: Any) -> Entry:
-    return same(key, f"adapter.{slot}", _TUNER, absent=((ALWAYS, default),), when=has_adapter)
+    return same(key, f"adapter.{slot}", _TUNER, default=default, when=has_adapter)
 
 
 _REWARD: Final = METHODS["reward"]
@@ -110,7 +110,7 @@ ADAPTER: Final = (
         "adapter.bias",
         {"none": "none", "all": "all"},
         _TUNER,
-        absent=((ALWAYS, "none"),),
+        default="none",
         when=has_adapter,
     ),
     adapted_parameters("target_parameters", _TUNER),
@@ -193,11 +193,7 @@ QUANTIZATION: Final = (
         absent={"quantization.format": "none"},
     ),
     same(
-        "bnb_4bit_use_double_quant",
-        "quantization.double",
-        _QUANT,
-        absent=((ALWAYS, True),),
-        when=in_four_bits,
+        "bnb_4bit_use_double_quant", "quantization.double", _QUANT, default=True, when=in_four_bits
     ),
     _in_dtype("bnb_4bit_compute_dtype", "quantization.compute"),
     _in_dtype(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, limited_data
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, in_no_plan, same
+from tunec.compiler.target import Entry, Json, constant, derived, fixed, in_no_plan, same
 from tunec.schemas.data_paths import chosen
 from tunec.schemas.frozen import replace
 from tunec.targets.ms_swift.models import is_named, type_and_template
@@ -328,7 +328,7 @@ DATA: Final = (
         lambda plan: "left" if is_rewarded(plan) else "right",
         f"{_TEMPLATE}: absent, samples that are too long are left out; {_RLHF} `_init_grpo`",
     ),
-    same("packing", "data.packing", _BASE, absent=((ALWAYS, False),)),
+    same("packing", "data.packing", _BASE, default=False),
     derived(
         "max_pixels",
         _pixels,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, same
+from tunec.compiler.target import Entry, Json, constant, derived, same
 from tunec.schemas.data_paths import chosen, data_name, first_of, is_local, usual_split, with_first
 from tunec.targets.chat_template import template_path, template_row
 from tunec.targets.nemo_automodel.packages import SOURCE
@@ -210,12 +210,12 @@ DATA: Final[tuple[Entry, ...]] = (
         "dataloader.num_workers",
         "runtime.dataloader_workers",
         f"{SOURCE} recipes/_typed_config.py",
-        absent=((ALWAYS, 0),),
+        default=0,
     ),
     same(
         "dataloader.pin_memory",
         "runtime.dataloader_pin_memory",
         f"{SOURCE} recipes/_typed_config.py",
-        absent=((ALWAYS, False),),
+        default=False,
     ),
 )

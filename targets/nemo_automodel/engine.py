@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, same
+from tunec.compiler.target import Entry, Json, constant, fixed, same
 from tunec.targets.nemo_automodel.packages import SOURCE
 from tunec.targets.rows import on_fsdp, recomputes_each_layer_by_itself, recomputes_layers, row
 
@@ -86,9 +86,9 @@ ENGINE: Final = (
         absent={"parallel.engine": "fsdp"},
         when=on_fsdp,
     ),
-    same("distributed.tp_size", "parallel.tensor", _MESH, absent=((ALWAYS, 1),)),
+    same("distributed.tp_size", "parallel.tensor", _MESH, default=1),
     *(constant(f"distributed.{name}", 1, _MESH) for name in ("pp_size", "ep_size")),
-    same("distributed.cp_size", "parallel.sequence", _MESH, absent=((ALWAYS, 1),)),
+    same("distributed.cp_size", "parallel.sequence", _MESH, default=1),
     row(
         (_COPIES, _KEEPS),
         ("fsdp.sharding",),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, named, same
+from tunec.compiler.target import Entry, Json, constant, derived, fixed, named, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.nemo_automodel.packages import SOURCE
 from tunec.targets.rows import has_adapter, in_four_bits, on_fsdp, row
@@ -57,14 +57,11 @@ MODEL: Final = (
     constant("recipe", "TrainFinetuneRecipeForNextTokenPrediction", f"{SOURCE} cli/app.py"),
     constant("model._target_", CLASS, _LOADS),
     same("model.pretrained_model_name_or_path", "model.path", _LOADS),
-    same("model.trust_remote_code", "model.trust_remote_code", _LOADS, absent=((ALWAYS, False),)),
+    same("model.trust_remote_code", "model.trust_remote_code", _LOADS, default=False),
     constant("model.force_hf", True, f"{_LOADS}: transformers' own class, not one of its own"),
     constant("model.use_liger_kernel", False, f"{_LOADS}: else Liger's kernels where installed"),
     same(
-        "model.attn_implementation",
-        "attention.implementation",
-        _LOADS,
-        absent=((ALWAYS, "flash_attention_2"),),
+        "model.attn_implementation", "attention.implementation", _LOADS, default="flash_attention_2"
     ),
     row(
         (_DTYPE,),
@@ -146,9 +143,7 @@ def _read_targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _number(key: str, slot: str, usual: Any) -> Entry:
-    return same(
-        f"peft.{key}", f"adapter.{slot}", _LORA, absent=((ALWAYS, usual),), when=has_adapter
-    )
+    return same(f"peft.{key}", f"adapter.{slot}", _LORA, default=usual, when=has_adapter)
 
 
 def _never(slot: str, value: Any) -> Entry:
@@ -247,7 +242,7 @@ QUANTIZATION: Final = (
         "quantization.double",
         {True: True, False: False},
         _BITS,
-        absent=((ALWAYS, True),),
+        default=True,
         when=in_four_bits,
     ),
     _of_bits("bnb_4bit_compute_dtype", "compute"),

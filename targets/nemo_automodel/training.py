@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, same
+from tunec.compiler.target import Entry, Json, constant, derived, same
 from tunec.targets.nemo_automodel.packages import SOURCE
 from tunec.targets.rows import evaluates, in_epochs, in_steps, micro_batch, row, whole_epochs
 
@@ -34,7 +34,7 @@ def _read_length(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 BATCH: Final = (
     micro_batch(_MICRO, 1, f"{SOURCE} recipes/llm/train_ft.py: of held-out data too"),
-    same(_GLOBAL, "batch.global", _STEPS, absent=((ALWAYS, 32),)),
+    same(_GLOBAL, "batch.global", _STEPS, default=32),
 )
 
 
@@ -69,7 +69,7 @@ OPTIMIZER: Final = (
         _TORCH,
         beside=(_DECAY,),
     ),
-    same("optimizer.lr", "optimizer.learning_rate", _TORCH, absent=((ALWAYS, 1e-3),)),
+    same("optimizer.lr", "optimizer.learning_rate", _TORCH, default=1e-3),
     row(
         (_DECAY, _CLASS),
         ("optimizer.weight_decay",),
@@ -92,8 +92,8 @@ OPTIMIZER: Final = (
         _TORCH,
         absent={"optimizer.beta1": 0.9, "optimizer.beta2": 0.999},
     ),
-    same("optimizer.eps", "optimizer.epsilon", _TORCH, absent=((ALWAYS, 1e-8),)),
-    same("clip_grad_norm.max_norm", "optimizer.max_grad_norm", _CLIPS, absent=((ALWAYS, 1.0),)),
+    same("optimizer.eps", "optimizer.epsilon", _TORCH, default=1e-8),
+    same("clip_grad_norm.max_norm", "optimizer.max_grad_norm", _CLIPS, default=1.0),
 )
 
 
@@ -217,9 +217,7 @@ def _write_trackers(plan: Plan) -> Mapping[str, Json]:
 
 
 RUN: Final[tuple[Entry, ...]] = (
-    same(
-        "step_scheduler.log_remote_every_steps", "schedule.log_steps", _STEPS, absent=((ALWAYS, 1),)
-    ),
+    same("step_scheduler.log_remote_every_steps", "schedule.log_steps", _STEPS, default=1),
     row(
         (_SAVE, _EACH),
         ("schedule.save_steps",),
@@ -233,14 +231,9 @@ RUN: Final[tuple[Entry, ...]] = (
         "schedule.keep_checkpoints",
         _KEEPS,
         since="0.6",
-        absent=((ALWAYS, None),),
+        default=None,
     ),
-    same(
-        "step_scheduler.val_every_steps",
-        "schedule.evaluation_steps",
-        _STEPS,
-        absent=((ALWAYS, None),),
-    ),
+    same("step_scheduler.val_every_steps", "schedule.evaluation_steps", _STEPS, default=None),
     derived(
         "step_scheduler.validate_on_checkpoint",
         lambda _: False,
@@ -248,10 +241,8 @@ RUN: Final[tuple[Entry, ...]] = (
         since="0.7",
         when=evaluates,
     ),
-    same("checkpoint.checkpoint_dir", "runtime.output", _KEEPS, absent=((ALWAYS, "checkpoints/"),)),
-    same(
-        "seed", "runtime.seed", f"{SOURCE} recipes/llm/train_ft.py `setup`", absent=((ALWAYS, 42),)
-    ),
+    same("checkpoint.checkpoint_dir", "runtime.output", _KEEPS, default="checkpoints/"),
+    same("seed", "runtime.seed", f"{SOURCE} recipes/llm/train_ft.py `setup`", default=42),
     row(
         (_PROJECT, "wandb.name", "wandb.enable", "wandb.entity", "wandb.dir"),
         ("runtime.report_to",),
@@ -264,7 +255,7 @@ RUN: Final[tuple[Entry, ...]] = (
         "neftune.noise_alpha",
         "runtime.neftune_alpha",
         f"{SOURCE} components/training/neftune.py",
-        absent=((ALWAYS, None),),
+        default=None,
     ),
     constant("dist_env.backend", "nccl", f"{SOURCE} components/distributed/init_utils.py"),
     constant("dist_env.timeout_minutes", 30, f"{SOURCE} components/distributed/init_utils.py"),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
-from tunec.compiler.target import ALWAYS, Entry, Json, same
+from tunec.compiler.target import Entry, Json, same
 from tunec.schemas.data_paths import chosen, data_name, usual_split
 from tunec.schemas.frozen import replace
 from tunec.targets.openrlhf.packages import SOURCE
@@ -105,11 +105,11 @@ def data(length: int) -> tuple[Entry, ...]:
             absent={"data.limits": ()},
             beside=(_SETS,),
         ),
-        same("data.max_len", "data.sequence", f"{SOURCE} datasets", absent=((ALWAYS, length),)),
+        same("data.max_len", "data.sequence", f"{SOURCE} datasets", default=length),
         same(
             "ds.packing_samples",
             "data.packing",
             f"{SOURCE} models/actor.py `Actor.forward`: those of a micro batch, joined",
-            absent=((ALWAYS, False),),
+            default=False,
         ),
     )

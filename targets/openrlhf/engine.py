@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Json, fixed, named, same
+from tunec.compiler.target import Json, fixed, named, same
 from tunec.targets.deepspeed.reader import offloads, shards, shards_parameters, shards_states
 from tunec.targets.openrlhf.packages import SOURCE
 from tunec.targets.read_only import as_it_is
@@ -46,19 +46,15 @@ def _zpg(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 ENGINE: Final = (
     fixed("parallel.engine", "deepspeed", f"{SOURCE} utils/utils.py `get_strategy`"),
-    same("ds.zero_stage", "zero.stage", _CONFIG, absent=((ALWAYS, 2),)),
+    same("ds.zero_stage", "zero.stage", _CONFIG, default=2),
     named(
-        _OFFLOAD,
-        "zero.offload_optimizer",
-        {"cpu": True, "none": False},
-        _CONFIG,
-        absent=((ALWAYS, "none"),),
+        _OFFLOAD, "zero.offload_optimizer", {"cpu": True, "none": False}, _CONFIG, default="none"
     ),
     same(
         _OVERLAP,
         "zero.overlap_comm",
         f"{_CONFIG}; deepspeed runtime/zero/config.py `overlap_comm_valid`: absent, off",
-        absent=((ALWAYS, False),),
+        default=False,
         when=_shards_less,
     ),
     fixed(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, constant, fixed, named, same
+from tunec.compiler.target import Entry, Json, Phrase, constant, fixed, named, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.openrlhf.data import data
 from tunec.targets.openrlhf.packages import SOURCE
@@ -141,7 +141,7 @@ ADAPTER: Final = (
         absent={"adapter.alpha": 16.0},
         when=has_adapter,
     ),
-    same("ds.lora.dropout", "adapter.dropout", _ACTOR, absent=((ALWAYS, 0.0),), when=has_adapter),
+    same("ds.lora.dropout", "adapter.dropout", _ACTOR, default=0.0, when=has_adapter),
     row(
         (_TARGETS,),
         ("adapter.targets",),
@@ -187,7 +187,7 @@ QUANTIZATION: Final = (
         "quantization.format",
         {"nf4": True, "none": False},
         _ACTOR,
-        absent=((ALWAYS, "none"),),
+        default="none",
     ),
     _of_bits("double", value=True),
     _of_bits("compute", "bf16"),
@@ -203,12 +203,12 @@ _MODE: Final = "activation_checkpointing.mode"
 
 
 CHECKPOINTING: Final = (
-    named(_RECOMPUTED, _MODE, {"layer": True, "none": False}, _FLAGS, absent=((ALWAYS, "none"),)),
+    named(_RECOMPUTED, _MODE, {"layer": True, "none": False}, _FLAGS, default="none"),
     same(
         _REENTRANT,
         "activation_checkpointing.reentrant",
         _FLAGS,
-        absent=((ALWAYS, False),),
+        default=False,
         when=recomputes_layers,
     ),
     fixed("activation_checkpointing.segment", 1, f"{_FLAGS}: a layer by itself"),
@@ -296,7 +296,7 @@ OF_PAIRS: Final = (
         _DPO,
         absent={"objective.loss": "sigmoid"},
     ),
-    same("model.beta", "objective.beta", _DPO, absent=((ALWAYS, 0.1),)),
+    same("model.beta", "objective.beta", _DPO, default=0.1),
     row(
         (_REFERENCE, "ref.offload", "model.model_name_or_path"),
         ("objective.reference",),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, named, same
+from tunec.compiler.target import Entry, Json, derived, fixed, named, same
 from tunec.targets.openrlhf.packages import SOURCE
 from tunec.targets.rows import micro_batch, rises_over_a_share, row, whole_epochs
 
@@ -18,7 +18,7 @@ _MAKES: Final = f"{_STRATEGY} `_ds_init_train_model`"
 
 BATCH: Final = (
     micro_batch("train.micro_batch_size", 8, f"{_FLAGS}: the loader of evaluation too"),
-    same("train.batch_size", "batch.global", _FLAGS, absent=((ALWAYS, 128),)),
+    same("train.batch_size", "batch.global", _FLAGS, default=128),
 )
 
 
@@ -53,11 +53,7 @@ def optimizer(usual: float) -> tuple[Entry, ...]:
     """The rows of the optimizer, for a program with that default learning rate."""
     return (
         named(
-            "optim",
-            "optimizer.name",
-            {"adamw": "adam", "muon": "muon"},
-            _MAKES,
-            absent=((ALWAYS, "adamw"),),
+            "optim", "optimizer.name", {"adamw": "adam", "muon": "muon"}, _MAKES, default="adamw"
         ),
         fixed("optimizer.kernel", "own", f"{_MAKES}: DeepSpeed builds it", when=_on_device),
         row(
@@ -76,9 +72,9 @@ def optimizer(usual: float) -> tuple[Entry, ...]:
             _MAKES,
             absent={"optimizer.beta1": 0.9, "optimizer.beta2": 0.95},
         ),
-        same("adam.eps", "optimizer.epsilon", _MAKES, absent=((ALWAYS, 1e-8),)),
-        same("adam.weight_decay", "optimizer.weight_decay", _MAKES, absent=((ALWAYS, 0.0),)),
-        same("max_norm", "optimizer.max_grad_norm", _MAKES, absent=((ALWAYS, 1.0),)),
+        same("adam.eps", "optimizer.epsilon", _MAKES, default=1e-8),
+        same("adam.weight_decay", "optimizer.weight_decay", _MAKES, default=0.0),
+        same("max_norm", "optimizer.max_grad_norm", _MAKES, default=1.0),
     )
 
 
@@ -212,10 +208,10 @@ RUN: Final = (
         lambda found: {"schedule.save_steps": found[_SAVES]} if found[_SAVES] > 0 else {},
         f"{_LOGS} `save_logs_and_checkpoints`; absent, none before the end",
     ),
-    same("ckpt.max_num", "schedule.keep_checkpoints", _STRATEGY, absent=((ALWAYS, 3),)),
+    same("ckpt.max_num", "schedule.keep_checkpoints", _STRATEGY, default=3),
     derived("ckpt.path", lambda plan: f"{plan.runtime.output}/checkpoints", _FLAGS),
-    same("ckpt.output_dir", "runtime.output", _FLAGS, absent=((ALWAYS, "./ckpt"),)),
-    same("logger.logging_steps", "schedule.log_steps", _LOGS, absent=((ALWAYS, 1),)),
+    same("ckpt.output_dir", "runtime.output", _FLAGS, default="./ckpt"),
+    same("logger.logging_steps", "schedule.log_steps", _LOGS, default=1),
     row(
         (_WANDB, _BOARD),
         ("runtime.report_to",),
@@ -224,9 +220,7 @@ RUN: Final = (
         f"{_LOGS}: wandb.login only without a key that wandb knows",
         absent={"runtime.report_to": ()},
     ),
-    same("train.seed", "runtime.seed", _FLAGS, absent=((ALWAYS, 42),)),
-    same(
-        "data.dataloader_num_workers", "runtime.dataloader_workers", _FLAGS, absent=((ALWAYS, 0),)
-    ),
+    same("train.seed", "runtime.seed", _FLAGS, default=42),
+    same("data.dataloader_num_workers", "runtime.dataloader_workers", _FLAGS, default=0),
     fixed("runtime.dataloader_pin_memory", value=True, source=_FLAGS),
 )

@@ -95,8 +95,8 @@ MACHINES: Final = (
         f"{_RESOURCES}: whole GiB, rounded up",
         when=lambda plan: not _is_whole(plan),
     ),
-    same(_INFRA, "job.infra", _RESOURCES, since="0.10", absent=((ALWAYS, None),)),
-    named("resources.use_spot", "job.spot", {True: True}, _RESOURCES, absent=((ALWAYS, False),)),
+    same(_INFRA, "job.infra", _RESOURCES, since="0.10", default=None),
+    named("resources.use_spot", "job.spot", {True: True}, _RESOURCES, default=False),
     Entry(
         (_IMAGE,),
         ("job.image",),

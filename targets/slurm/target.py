@@ -207,7 +207,7 @@ _LENGTH: Final = (
 
 def _word(name: str, slot: str, source: str) -> Entry:
     """An option that holds a word; without it the cluster's default applies."""
-    return same(_key(name), slot, f"{_MANUAL}: {source}", absent=((ALWAYS, None),))
+    return same(_key(name), slot, f"{_MANUAL}: {source}", default=None)
 
 
 def _cpus(plan: Plan) -> int:
@@ -249,7 +249,7 @@ _PREPARED: Final = (
         "bash 5 manual, section 3.3: a function of the script",
         absent=((ALWAYS, {"job.setup": ()}),),
     ),
-    same("container", "job.image", _PYXIS, absent=((ALWAYS, None),), when=_is_one_step),
+    same("container", "job.image", _PYXIS, default=None, when=_is_one_step),
 )
 
 

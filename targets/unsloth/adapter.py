@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, fixed, named, same
+from tunec.compiler.target import Entry, Json, fixed, named, same
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.text_layers import LAYERS
@@ -20,12 +20,7 @@ _KIND, _BITS, _TARGETS = "training.training_type", "training.load_in_4bit", "lor
 
 def _default(key: str, slot: str, value: Any, *, since: str | None = None) -> Entry:
     return same(
-        f"lora.{key}",
-        f"adapter.{slot}",
-        _LORA,
-        since=since,
-        absent=((ALWAYS, value),),
-        when=has_adapter,
+        f"lora.{key}", f"adapter.{slot}", _LORA, since=since, default=value, when=has_adapter
     )
 
 
@@ -51,13 +46,7 @@ def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 ADAPTER: Final = (
-    named(
-        _KIND,
-        "adapter.kind",
-        {"lora": "lora", "none": "full"},
-        _TRAINING,
-        absent=((ALWAYS, "lora"),),
-    ),
+    named(_KIND, "adapter.kind", {"lora": "lora", "none": "full"}, _TRAINING, default="lora"),
     _default("lora_r", "rank", 64),
     row(
         ("lora.lora_alpha",),

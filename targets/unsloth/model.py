@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
-from tunec.compiler.target import ALWAYS, Json, fixed, same
+from tunec.compiler.target import Json, fixed, same
 from tunec.schemas.data_paths import is_local
 from tunec.schemas.frozen import replace
 from tunec.targets.rows import has_images, has_text_alone, length, row, unlimited
@@ -56,13 +56,7 @@ DATA: Final = (
         _TRAINING,
         f"{_TRAINING}; {STUDIO} `_train_worker`: max_length",
     ),
-    same(
-        "training.packing",
-        "data.packing",
-        _TRAINING,
-        absent=((ALWAYS, False),),
-        when=has_text_alone,
-    ),
+    same("training.packing", "data.packing", _TRAINING, default=False, when=has_text_alone),
     replace(
         fixed("data.packing", False, f"{STUDIO} `_train_worker`: with images, without packing"),
         when=has_images,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, fixed, same
+from tunec.compiler.target import Entry, Json, fixed, same
 from tunec.schemas.frozen import replace
 from tunec.targets.rows import has_images, has_text_alone, in_epochs, row, whole_epochs
 from tunec.targets.unsloth.packages import CONFIG, STUDIO, TRAIN
@@ -15,7 +15,7 @@ _WORKER: Final = f"{STUDIO} `_train_worker`"
 
 
 def _default(key: str, slot: str, value: Any) -> Entry:
-    return same(f"training.{key}", slot, _TRAINING, absent=((ALWAYS, value),))
+    return same(f"training.{key}", slot, _TRAINING, default=value)
 
 
 # ── recomputed activations ───────────────────────────────────────────────────────────────────────

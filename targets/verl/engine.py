@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, same
+from tunec.compiler.target import Entry, Json, constant, fixed, named, same
 from tunec.targets.accelerate.fsdp import on_first, on_second
 from tunec.targets.rows import on_fsdp, row
 from tunec.targets.verl.packages import SOURCE
@@ -108,7 +108,7 @@ def _shards(at: str, strategy: str) -> tuple[Entry, ...]:
             "fsdp.version",
             _STRATEGY,
             f"{_ENGINE} `__post_init__`",
-            absent=((ALWAYS, 1),),
+            default=1,
             when=on_fsdp,
         ),
         constant(
@@ -184,29 +184,13 @@ def _does(slot: str, value: Any, source: str, when: Callable[[Plan], bool] = on_
 
 def _runs(at: str) -> tuple[Entry, ...]:
     return (
-        same(
-            f"{at}.offload_policy",
-            "fsdp.offload_params",
-            _WRAPS,
-            absent=((ALWAYS, False),),
-            when=on_second,
-        ),
+        same(f"{at}.offload_policy", "fsdp.offload_params", _WRAPS, default=False, when=on_second),
         _does("fsdp.offload_params", False, f"{_WRAPS}: no CPUOffload in training", on_first),
         same(
-            f"{at}.forward_prefetch",
-            "fsdp.forward_prefetch",
-            _WRAPS,
-            absent=((ALWAYS, False),),
-            when=on_first,
+            f"{at}.forward_prefetch", "fsdp.forward_prefetch", _WRAPS, default=False, when=on_first
         ),
         _does("fsdp.forward_prefetch", False, _WRAPS, on_second),
-        same(
-            f"{at}.use_orig_params",
-            "fsdp.use_orig_params",
-            _WRAPS,
-            absent=((ALWAYS, False),),
-            when=on_first,
-        ),
+        same(f"{at}.use_orig_params", "fsdp.use_orig_params", _WRAPS, default=False, when=on_first),
         _does("fsdp.use_orig_params", True, _WRAPS, on_second),
         _does("fsdp.backward_prefetch", "pre", f"{_WRAPS}: torch's own"),
         _does("fsdp.state_dict", ALWAYS_SO["fsdp.state_dict"], _SAVES),

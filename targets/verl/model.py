@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, derived, fixed, same
+from tunec.compiler.target import Entry, Json, Phrase, derived, fixed, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.read_only import means_every_layer, split_names
 from tunec.targets.rows import has_adapter, recomputes_each_layer_by_itself, recomputes_layers, row
@@ -25,15 +25,8 @@ def _loading(at: str) -> tuple[Entry, ...]:
     attends = f"{at}.override_config.attn_implementation"
     return (
         same(f"{at}.path", "model.path", _MODEL),
-        same(
-            f"{at}.trust_remote_code", "model.trust_remote_code", _MODEL, absent=((ALWAYS, False),)
-        ),
-        same(
-            attends,
-            "attention.implementation",
-            f"{_MODEL} `__post_init__`",
-            absent=((ALWAYS, _FLASH),),
-        ),
+        same(f"{at}.trust_remote_code", "model.trust_remote_code", _MODEL, default=False),
+        same(attends, "attention.implementation", f"{_MODEL} `__post_init__`", default=_FLASH),
         derived(
             f"{at}.use_remove_padding",
             _without_padding,
@@ -138,6 +131,6 @@ def _recomputing(at: str) -> tuple[Entry, ...]:
             f"{at}.enable_activation_offload",
             "activation_checkpointing.offload",
             f"{SOURCE} utils/activation_offload.py `enable_activation_offloading`",
-            absent=((ALWAYS, False),),
+            default=False,
         ),
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, same
+from tunec.compiler.target import Entry, Json, same
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
 from tunec.targets.rows import row
 from tunec.targets.verl.packages import SOURCE
@@ -61,8 +61,8 @@ def _algorithm(at: str, rate: float) -> tuple[Entry, ...]:
             _BUILDS,
             absent=_read_class(at, {}),
         ),
-        same(f"{at}.lr", "optimizer.learning_rate", _CONFIG, absent=((ALWAYS, rate),)),
-        same(f"{at}.weight_decay", "optimizer.weight_decay", _CONFIG, absent=((ALWAYS, 0.01),)),
+        same(f"{at}.lr", "optimizer.learning_rate", _CONFIG, default=rate),
+        same(f"{at}.weight_decay", "optimizer.weight_decay", _CONFIG, default=0.01),
         row(
             (betas,),
             ("optimizer.beta1", "optimizer.beta2"),
@@ -78,7 +78,7 @@ def _algorithm(at: str, rate: float) -> tuple[Entry, ...]:
             epsilon,
             "optimizer.epsilon",
             f"{_BUILDS}: arguments of the class itself",
-            absent=((ALWAYS, 1e-8),),
+            default=1e-8,
             when=has_moments,
         ),
         row(

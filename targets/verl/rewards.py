@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, same
+from tunec.compiler.target import Entry, Json, constant, derived, fixed, same
 from tunec.targets.rows import row
 from tunec.targets.verl.packages import SOURCE
 from tunec.targets.verl.training import lasting, limits, logging, read_evaluation, read_files
@@ -63,7 +63,7 @@ _PROMPT_DATA: Final = (
         "data.filter_overlong_prompts", True, f"{_PROMPTS}: else a longer prompt ends the run"
     ),
     same("data.seed", "runtime.seed", f"{SOURCE} trainer/ppo/utils.py `create_rl_sampler`"),
-    same("data.dataloader_num_workers", "runtime.dataloader_workers", _YAML, absent=((ALWAYS, 8),)),
+    same("data.dataloader_num_workers", "runtime.dataloader_workers", _YAML, default=8),
     fixed("runtime.dataloader_pin_memory", value=False, source=_LOOP),
     fixed("data.packing", value=False, source=f"{_PROMPTS}: a prompt by itself"),
 )
@@ -300,17 +300,12 @@ _ANSWERS: Final = (
         _read_engine,
         f"{SOURCE} workers/rollout/base.py `get_rollout_class`",
     ),
-    same(
-        f"{ROLLOUT}.gpu_memory_utilization",
-        "generation.device_share",
-        _ROLLOUT,
-        absent=((ALWAYS, 0.5),),
-    ),
+    same(f"{ROLLOUT}.gpu_memory_utilization", "generation.device_share", _ROLLOUT, default=0.5),
     same(
         f"{ROLLOUT}.free_cache_engine",
         "generation.engine_sleeps",
         f"{_WORKER} `update_weights`",
-        absent=((ALWAYS, True),),
+        default=True,
     ),
     row(
         _OFFLOADS,
@@ -320,7 +315,7 @@ _ANSWERS: Final = (
         f"{_WORKER} `update_weights`; workers/engine/fsdp/transformer_impl.py `FSDPEngine`",
         absent={"generation.offload_training": False},
     ),
-    same(f"{ROLLOUT}.temperature", "generation.temperature", _ROLLOUT, absent=((ALWAYS, 1.0),)),
+    same(f"{ROLLOUT}.temperature", "generation.temperature", _ROLLOUT, default=1.0),
     derived(
         f"{ROLLOUT}.tensor_model_parallel_size",
         engine_width,
@@ -363,12 +358,7 @@ _TRAINER: Final = (
         _read_saving,
         f"{_LOOP} `fit`: below 1 nothing is saved, the last step neither",
     ),
-    same(
-        "trainer.max_actor_ckpt_to_keep",
-        "schedule.keep_checkpoints",
-        _YAML,
-        absent=((ALWAYS, None),),
-    ),
+    same("trainer.max_actor_ckpt_to_keep", "schedule.keep_checkpoints", _YAML, default=None),
     row(
         _DEVICES,
         ("parallel.world",),

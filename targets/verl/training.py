@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, same
+from tunec.compiler.target import Entry, Json, constant, derived, fixed, same
 from tunec.targets.rows import in_steps, micro_batch, row
 from tunec.targets.verl.packages import SOURCE
 
@@ -62,14 +62,14 @@ DATA: Final = (
         f"{_LOOP} `_build_dataset`",
         absent={"data.evaluation": None},
     ),
-    same("data.max_length", "data.sequence", _SAMPLES, absent=((ALWAYS, 1024),)),
+    same("data.max_length", "data.sequence", _SAMPLES, default=1024),
     constant("data.truncation", "right", f"{_SAMPLES}: else a longer sample ends the run"),
     constant("data.pad_mode", "no_padding", f"{_SAMPLES}; `prepare_model_inputs` takes no other"),
     fixed("data.packing", value=False, source=f"{_SAMPLES}: a sample by itself"),
-    same("data.train_batch_size", "batch.global", _YAML, absent=((ALWAYS, 256),)),
+    same("data.train_batch_size", "batch.global", _YAML, default=256),
     constant("data.use_dynamic_bsz", False, f"{_SPLITS}: else by tokens and not by samples"),
     micro_batch("data.micro_batch_size_per_gpu", 4, f"{_YAML}; {_SPLITS}"),
-    same("data.num_workers", "runtime.dataloader_workers", _YAML, absent=((ALWAYS, 8),)),
+    same("data.num_workers", "runtime.dataloader_workers", _YAML, default=8),
     fixed("runtime.dataloader_pin_memory", value=False, source=f"{_LOOP} `_build_dataloader`"),
 )
 
@@ -193,6 +193,6 @@ TRAINER: Final = (
         f"{_LOOP} `_init_engine`; held-out data is also run after the last step",
         absent={"schedule.evaluation_steps": None},
     ),
-    same("trainer.max_ckpt_to_keep", "schedule.keep_checkpoints", _YAML, absent=((ALWAYS, None),)),
+    same("trainer.max_ckpt_to_keep", "schedule.keep_checkpoints", _YAML, default=None),
     *logging(("wandb",), f"{_YAML}; {_LOOP} `fit`"),
 )

@@ -22,7 +22,7 @@ _TRAINING: Final = f"{SAT} training/deepspeed_training.py"
 
 
 def _default(key: str, slot: str, value: Any) -> Entry:
-    return same(key, slot, _ARGUMENTS, absent=((ALWAYS, value),))
+    return same(key, slot, _ARGUMENTS, default=value)
 
 
 # ── model and data ───────────────────────────────────────────────────────────────────────────────
@@ -58,9 +58,7 @@ _DATA: Final = (
         f"{_ARGUMENTS} `add_data_args`; data_utils/configure_data.py `ConcatDataset`",
     ),
     unlimited(f"{_ARGUMENTS} `add_data_args`: all of each is read"),
-    same(
-        "valid-data", "data.evaluation", f"{_ARGUMENTS} `add_data_args`", absent=((ALWAYS, None),)
-    ),
+    same("valid-data", "data.evaluation", f"{_ARGUMENTS} `add_data_args`", default=None),
     constant("split", "1", f"{SAT} data_utils/configure_data.py: else training data is split off"),
     Entry(
         _LENGTHS,
@@ -119,7 +117,7 @@ _ADAPTER: Final = (
         _read_adapter,
         f"{_MIXIN}; with neither, `disable_untrainable_params` freezes every parameter",
     ),
-    same("lora_rank", "adapter.rank", f"{FILE} `add_model_specific_args`", absent=((ALWAYS, 10),)),
+    same("lora_rank", "adapter.rank", f"{FILE} `add_model_specific_args`", default=10),
     fixed("adapter.alpha", 1.0, f"{_MIXIN}: lora_alpha is its default, 1"),
     fixed("adapter.dropout", 0.0, f"{_MIXIN}: lora_dropout is its default, 0"),
     Entry(
@@ -267,7 +265,7 @@ _SCHEDULE: Final = (
         f"{_ARGUMENTS} `get_args`: with train-iters it is refused",
         when=lambda plan: not counts_iterations(plan),
     ),
-    same("save-interval", "schedule.save_steps", _ARGUMENTS, absent=((ALWAYS, 5000),)),
+    same("save-interval", "schedule.save_steps", _ARGUMENTS, default=5000),
     fixed("schedule.keep_checkpoints", None, f"{_TRAINING} `train`: none is deleted"),
     _default("log-interval", "schedule.log_steps", 50),
     _default("eval-interval", "schedule.evaluation_steps", None),
@@ -332,7 +330,7 @@ _RUN: Final = (
         "activation_checkpointing.mode",
         {"layer": True, "none": False},
         _ARGUMENTS,
-        absent=((ALWAYS, "none"),),
+        default="none",
     ),
     fixed(
         "activation_checkpointing.reentrant",
@@ -344,7 +342,7 @@ _RUN: Final = (
         "checkpoint-num-layers",
         "activation_checkpointing.segment",
         f"{_ARGUMENTS}: 'chunk size (number of layers) for checkpointing'",
-        absent=((ALWAYS, 1),),
+        default=1,
     ),
     fixed(
         "activation_checkpointing.gap",
@@ -363,7 +361,7 @@ _RUN: Final = (
         "runtime.report_to",
         {("tensorboard",): False, ("tensorboard", "wandb"): True},
         f"{_TRAINING} `training_main`: get_sample_writer always",
-        absent=((ALWAYS, ("tensorboard",)),),
+        default=("tensorboard",),
     ),
     constant("skip-init", value=True, source=f"{FILE}: the weights are read afterwards"),
     constant(_FILE, "ds_config.json", f"{_ARGUMENTS} `get_args`"),

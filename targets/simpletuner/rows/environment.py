@@ -49,13 +49,7 @@ def _read_variables(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 ENVIRONMENT: Final = (
-    named(
-        "MIXED_PRECISION",
-        "precision.compute",
-        MIXED_PRECISION,
-        LAUNCHER,
-        absent=((ALWAYS, "bf16"),),
-    ),
+    named("MIXED_PRECISION", "precision.compute", MIXED_PRECISION, LAUNCHER, default="bf16"),
     Entry(
         ("TRAINING_NUM_PROCESSES", "TRAINING_NUM_MACHINES"),
         tuple(processes(1, 1)),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, on_deepspeed, same
+from tunec.compiler.target import Entry, Json, constant, on_deepspeed, same
 from tunec.schemas.terms import StateDtype
 from tunec.targets.rows import without_deepspeed
 from tunec.targets.simpletuner import optimizers
@@ -120,7 +120,7 @@ OPTIMIZER: Final = (
         "DeepSpeed's own file decides",
         when=on_deepspeed,
     ),
-    same("learning_rate", "optimizer.learning_rate", TRAINER, absent=((ALWAYS, 4e-7),)),
+    same("learning_rate", "optimizer.learning_rate", TRAINER, default=4e-7),
     Entry(
         ("max_grad_norm", "grad_clip_method"),
         ("optimizer.max_grad_norm",),

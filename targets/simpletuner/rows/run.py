@@ -97,8 +97,8 @@ _LAUNCHED: Final = (
 )
 
 RUN: Final = (
-    same("train_batch_size", "batch.micro", TRAINER, absent=((ALWAYS, 4),)),
-    same("gradient_accumulation_steps", "batch.accumulation", TRAINER, absent=((ALWAYS, 1),)),
+    same("train_batch_size", "batch.micro", TRAINER, default=4),
+    same("gradient_accumulation_steps", "batch.accumulation", TRAINER, default=1),
     Entry(
         ("num_processes", "num_machines", "deepspeed_config"),
         ("parallel.engine", *processes(1, 1)),
@@ -184,7 +184,7 @@ CHECKPOINTING: Final = (
         "activation_checkpointing.mode",
         {"layer": True, "none": False},
         f"{TRAINER} enable_gradient_checkpointing",
-        absent=((ALWAYS, "layer"),),
+        default="layer",
     ),
     fixed(
         "activation_checkpointing.reentrant",

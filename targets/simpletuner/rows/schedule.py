@@ -207,6 +207,6 @@ SCHEDULE: Final = (
         "eval_steps_interval",
         "schedule.evaluation_steps",
         "helpers/training/validation.py Evaluation",
-        absent=((ALWAYS, None),),
+        default=None,
     ),
 )
