@@ -85,6 +85,15 @@ class Carry(Struct, frozen=True):
     """Whether this is what the program does without a key; `keys` only show that it is its file."""
 
 
+def carried(key: str, other: str, source: str, *, unset: tuple[Any, ...] = (None,)) -> Carry:
+    """A key that the other program has, under another name or the same; `unset`: no values."""
+
+    def write(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {} if found[key] in unset else {other: found[key]}
+
+    return Carry((key,), write, source)
+
+
 def renamed(old: str, new: str, source: str) -> Moved:
     """A key that only changed its name."""
     return Moved(old, source, new, back=_same, is_alias=True)

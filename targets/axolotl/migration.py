@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from tunec.compiler.consumers.moved_keys import Carry
+from tunec.compiler.consumers.moved_keys import Carry, carried
 from tunec.compiler.target import Json
 from tunec.targets.answers import answers_by
 from tunec.targets.axolotl.rewards import IN_BOTH
@@ -202,12 +202,8 @@ def _widths(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def renamed(key: str, other: str, source: str) -> Carry:
-    """A key that the other program has, under another name or the same."""
-
-    def write(found: Mapping[str, Json]) -> Mapping[str, Json]:
-        return {} if found[key] in (None, "") else {other: found[key]}
-
-    return Carry((key,), write, source)
+    """A key that the other program has, under another name or the same; no text is no value."""
+    return carried(key, other, source, unset=(None, ""))
 
 
 def _at_first(found: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, gone_unless, only_here
+from tunec.compiler.consumers.moved_keys import Carry, Moved, carried, gone, gone_unless, only_here
 from tunec.compiler.lints.kinds import EXPLAINED
 from tunec.compiler.target import Json
 from tunec.targets.answers import answers_by
@@ -102,13 +102,6 @@ def _objective(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"loss_type": "dft"} if found["use_dft_loss"] is True else {}
 
 
-def _renamed(key: str, other: str, source: str) -> Carry:
-    def write(found: Mapping[str, Json]) -> Mapping[str, Json]:
-        return {} if found[key] is None else {other: found[key]}
-
-    return Carry((key,), write, source)
-
-
 _PROJECTED: Final[Mapping[str, Mapping[str, tuple[str, Json]]]] = {
     "galore": {
         "rank": ("rank", 16),
@@ -177,7 +170,7 @@ def does(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 CARRIES: Final = (
     ANSWERS.carry,
-    _renamed(
+    carried(
         "moe_aux_loss_coef",
         "router_aux_loss_coef",
         f"{_EXPERTS_LOSS}; trl 1.9.2 to 1.16.0 trainer/sft_config.py",
@@ -196,11 +189,9 @@ CARRIES: Final = (
         f"{_TUNING}; trl 0.24.0 to 1.16.0 trainer/sft_config.py",
         slots=("objective.loss",),
     ),
-    _renamed(
-        "preprocessing_num_workers", "dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"
-    ),
-    _renamed("model_revision", "model_revision", f"{_MODEL}; trl trainer/model_config.py"),
-    _renamed("dpo_label_smoothing", "label_smoothing", f"{_TUNING}; trl trainer/dpo_config.py"),
+    carried("preprocessing_num_workers", "dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"),
+    carried("model_revision", "model_revision", f"{_MODEL}; trl trainer/model_config.py"),
+    carried("dpo_label_smoothing", "label_smoothing", f"{_TUNING}; trl trainer/dpo_config.py"),
 )
 
 
@@ -234,7 +225,7 @@ def _own_objective(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 TAKES: Final = (
     *ANSWERS.takes,
-    _renamed(
+    carried(
         "router_aux_loss_coef",
         "moe_aux_loss_coef",
         f"trl 1.9.2 to 1.16.0 trainer/sft_config.py; {_EXPERTS_LOSS}",
@@ -250,11 +241,9 @@ TAKES: Final = (
     Carry(
         ("test_split_size",), _own_share, f"{_MIXTURE}; {_DATA}: of all", slots=("data.evaluation",)
     ),
-    _renamed(
-        "dataset_num_proc", "preprocessing_num_workers", f"trl trainer/sft_config.py; {_DATA}"
-    ),
-    _renamed("model_revision", "model_revision", f"trl trainer/model_config.py; {_MODEL}"),
-    _renamed("label_smoothing", "dpo_label_smoothing", f"trl trainer/dpo_config.py; {_TUNING}"),
+    carried("dataset_num_proc", "preprocessing_num_workers", f"trl trainer/sft_config.py; {_DATA}"),
+    carried("model_revision", "model_revision", f"trl trainer/model_config.py; {_MODEL}"),
+    carried("label_smoothing", "dpo_label_smoothing", f"trl trainer/dpo_config.py; {_TUNING}"),
     Carry(
         ("loss_type",),
         _own_objective,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, gone_unless, only_here
+from tunec.compiler.consumers.moved_keys import Carry, Moved, carried, gone, gone_unless, only_here
 from tunec.compiler.target import Json
 from tunec.targets.answers import answers_by
 from tunec.targets.ms_swift import grpo_migration as grpo
@@ -90,13 +90,6 @@ def _is_file(name: str) -> bool:
 _ENDINGS: Final = ("json", "jsonl", "csv", "parquet", "txt")
 
 
-def _renamed(key: str, source: str) -> Carry:
-    def write(found: Mapping[str, Json]) -> Mapping[str, Json]:
-        return {} if found[key] is None else {key: found[key]}
-
-    return Carry((key,), write, source)
-
-
 def _mixed(found: Mapping[str, Json]) -> Mapping[str, Json] | None:
     """The likelihood of the chosen answer, added to the preference loss."""
     weight, loss = found["rpo_alpha"], found.get("loss_type") or "sigmoid"
@@ -138,14 +131,19 @@ def _kernel(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 _IN_BOTH: Final = (
-    _renamed(
+    carried(
+        "center_rewards_coefficient",
         "center_rewards_coefficient",
         "ms-swift 4.0.4 to 4.6.0 rlhf_trainers/reward_trainer.py `compute_loss`; trl "
         "trainer/reward_config.py",
     ),
-    _renamed("dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"),
-    _renamed("router_aux_loss_coef", f"{_MODEL}; trl trainer/sft_config.py, grpo_config.py"),
-    _renamed("model_revision", f"{_MODEL}; trl trainer/model_config.py"),
+    carried("dataset_num_proc", "dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"),
+    carried(
+        "router_aux_loss_coef",
+        "router_aux_loss_coef",
+        f"{_MODEL}; trl trainer/sft_config.py, grpo_config.py",
+    ),
+    carried("model_revision", "model_revision", f"{_MODEL}; trl trainer/model_config.py"),
 )
 ANSWERS: Final = answers_by(
     "loss_scale", "default", "all", "ms-swift 4.0.4 to 4.6.0 loss_scale/base.py `LossScale`"
@@ -230,7 +228,7 @@ TAKES: Final = (
         lambda found: {"streaming": True} if found["dataset_streaming"] is True else {},
         f"trl scripts/utils.py `ScriptArguments`; {_DATA}",
     ),
-    _renamed("padding_free", f"{_TEMPLATE}; trl trainer/sft_config.py"),
+    carried("padding_free", "padding_free", f"{_TEMPLATE}; trl trainer/sft_config.py"),
     *_IN_BOTH,
 )
 """The other way of `CARRIES`."""
