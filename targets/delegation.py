@@ -1,6 +1,6 @@
 """Slots that trainers, launchers and clusters leave to each other's files, or to no file."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from tunec.compiler.ir.slots import SLOTS
@@ -32,3 +32,26 @@ def by_trainer() -> Cannot:
 def by_launcher() -> Cannot:
     """The refusal by trainers and engines of a slot that the launch command expresses."""
     return Cannot("the launch command says it", elsewhere=in_every_plan)
+
+
+IDLE_DEVICES: Final[Mapping[str, Cannot]] = dict.fromkeys(
+    ("devices.nodes", "devices.per_node"),
+    Cannot("the plan leaves devices idle, and starts processes on the others"),
+)
+"""Refusals of programs that start as many processes as the plan has, and request no devices."""
+
+
+def by_manager(name: str, own: Collection[str], *others: str) -> Mapping[str, Cannot]:
+    """The refusals of a cluster's manager whose files express the slots `own`.
+
+    `others`: slots of a job that only other managers have.
+    """
+    return {
+        **{slot: by_trainer() for slot in SLOTS if slot not in own},
+        **IDLE_DEVICES,
+        "devices.host_budget": Cannot(
+            "what the run may take; job.host_memory is what is requested"
+        ),
+        **dict.fromkeys(others, Cannot(f"another manager's word: {name} has none")),
+        "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
+    }

@@ -7,7 +7,7 @@ from tunec.compiler.target import Cannot, Target, on_deepspeed
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.deepspeed import section_defaults
 from tunec.targets.accelerate.packages import ACCELERATE, PACKAGE
-from tunec.targets.delegation import by_launcher, by_trainer
+from tunec.targets.delegation import IDLE_DEVICES, by_launcher, by_trainer
 
 _SAID: Final = ("parallel.engine", "parallel.world", "parallel.sequence")
 """Slots that the file sets in every plan."""
@@ -19,8 +19,7 @@ _CANNOT: Final = {
         for name in ("stage", "gather_on_save")
     },
     **{slot: Cannot("another engine is used") for slot in SLOTS if slot.startswith("fsdp.")},
-    "devices.nodes": Cannot("the plan leaves devices idle, and starts processes on the others"),
-    "devices.per_node": Cannot("the plan leaves devices idle, and starts processes on the others"),
+    **IDLE_DEVICES,
     "devices.visible": by_launcher(),
     "precision.deprecated_fp16": by_launcher(),
     "launch.launcher": Cannot("whoever reads the file is the launcher"),

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Package, Releases
 from tunec.compiler.start_commands import Start
 from tunec.compiler.target import Cannot, Entry, File, Json, Target, constant, same
@@ -15,7 +14,7 @@ from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.deepspeed import section_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.ranks import counted
-from tunec.targets.delegation import by_trainer
+from tunec.targets.delegation import by_manager
 from tunec.targets.kubeflow.container import (
     read_command,
     read_limits,
@@ -271,27 +270,20 @@ _HERE: Final = frozenset(
         "job.queue",
     }
 )
-_OTHERS: Final = "another manager's word: Kubernetes has none"
 _OWN: Final = "the spec's own image holds what is needed"
-_IDLE: Final = "the plan leaves devices idle, and starts processes on the others"
 _CANNOT: Final = {
-    **{slot: by_trainer() for slot in SLOTS if slot not in _HERE},
+    **by_manager("Kubernetes", _HERE, "job.account", "job.qos", "job.infra", "job.spot"),
     "devices.model": Cannot("labels of nodes are the cluster's own (`nodeSelector`)"),
-    "devices.nodes": Cannot(_IDLE),
-    "devices.per_node": Cannot(_IDLE),
     "devices.visible": Cannot(
         "Kubernetes gives a container devices by their number and not by name (device plugins)",
         loses=True,
         harmless=((),),
     ),
-    "devices.host_budget": Cannot("what the run may take; job.host_memory is what is requested"),
     "job.name": Cannot("a DNS label is made of it"),
     "job.duration": Cannot("a deadline ends a job, and is no help to the scheduler"),
     "job.torch": Cannot(_OWN),
     "job.packages": Cannot(_OWN),
     "job.image": Cannot("not given: PyTorch's own, with the plan's torch"),
-    **dict.fromkeys(("job.account", "job.qos", "job.infra", "job.spot"), Cannot(_OTHERS)),
-    "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
 }
 
 _APPLIED: Final = Start(

@@ -27,7 +27,7 @@ from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
 from tunec.targets.accelerate.deepspeed import section_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.ranks import counted, processes, uses_every_device
-from tunec.targets.delegation import by_trainer
+from tunec.targets.delegation import IDLE_DEVICES, by_trainer
 from tunec.targets.launch.script import parse, render
 from tunec.targets.words import words_of
 
@@ -272,8 +272,7 @@ _HERE: Final = frozenset(
 )
 _CANNOT: Final = {
     **{slot: by_trainer() for slot in SLOTS if slot not in _HERE},
-    "devices.nodes": Cannot("the plan leaves devices idle, and starts processes on the others"),
-    "devices.per_node": Cannot("the plan leaves devices idle, and starts processes on the others"),
+    **IDLE_DEVICES,
     "parallel.world": Cannot("the program that is started starts the other processes itself"),
     "precision.compute": by_trainer(),
     "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),

@@ -8,7 +8,6 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
 from tunec.compiler.start_commands import Start
 from tunec.compiler.target import (
@@ -27,7 +26,7 @@ from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
 from tunec.targets.accelerate.deepspeed import section_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.ranks import counted
-from tunec.targets.delegation import by_trainer
+from tunec.targets.delegation import by_manager
 from tunec.targets.launch.node_setup import called, local_files, setup_text, without_setup
 from tunec.targets.launch.script import command, is_spread, parse
 from tunec.targets.skypilot.file_mounts import BROUGHT, TASK_SCHEMA, chosen_python, mounted
@@ -211,13 +210,10 @@ _HERE: Final = frozenset(
         *("job.name", "job.setup", "job.image", "job.spot"),
     }
 )
-_OTHERS: Final = "another manager's word: SkyPilot has none"
+_OTHERS: Final = ("job.queue", "job.account", "job.qos", "job.namespace", "job.volume")
 _INSIDE: Final = "the spec's own image holds what is needed"
-_IDLE: Final = "the plan leaves devices idle, and starts processes on the others"
 _CANNOT: Final = {
-    **{slot: by_trainer() for slot in SLOTS if slot not in _HERE},
-    "devices.nodes": Cannot(_IDLE),
-    "devices.per_node": Cannot(_IDLE),
+    **by_manager("SkyPilot", _HERE, *_OTHERS),
     "devices.visible": Cannot(
         "SkyPilot gives each task devices of its choice (sky/skylet/log_lib.py "
         "`add_ray_env_vars`: CUDA_VISIBLE_DEVICES)",
@@ -225,16 +221,12 @@ _CANNOT: Final = {
         harmless=((),),
     ),
     "devices.vendor": Cannot("the name of the accelerator says it"),
-    "devices.host_budget": Cannot("what the run may take; job.host_memory is what is requested"),
     "job.host_memory": Cannot("`resources.memory` counts in whole GiB"),
     "job.duration": Cannot("machines are rented until the task ends"),
     "job.time_limit": Cannot("a task has no limit; `sky launch --down` ends the rent with it"),
     "job.torch": Cannot(_INSIDE),
     "job.packages": Cannot(_INSIDE),
     "job.infra": Cannot("`resources.infra` came with 0.10", loses=True, harmless=(None,)),
-    **dict.fromkeys(("job.queue", "job.account", "job.qos"), Cannot(_OTHERS)),
-    **dict.fromkeys(("job.namespace", "job.volume"), Cannot(_OTHERS)),
-    "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
     "parallel.world": Cannot("accelerate.yaml, or the program that is started, says it"),
 }
 

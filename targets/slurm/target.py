@@ -7,7 +7,6 @@ from typing import Any, Final
 from tunec.compiler.consumers.moved_keys import gone
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
 from tunec.compiler.start_commands import Start
 from tunec.compiler.target import (
@@ -26,7 +25,7 @@ from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.deepspeed import section_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.ranks import processes, uses_every_device
-from tunec.targets.delegation import by_trainer
+from tunec.targets.delegation import by_manager
 from tunec.targets.launch.target import LAUNCH_SH
 from tunec.targets.slurm.script import SECTION, parse, render
 
@@ -304,7 +303,6 @@ TRAIN_SBATCH: Final = File(
     leaves=_LEAVES,
 )
 
-_IDLE: Final = "the plan leaves devices idle, and starts processes on the others"
 _HERE: Final = frozenset(
     {
         *("parallel.world", "launch.launcher", "launch.environment", "launch.script"),
@@ -312,14 +310,10 @@ _HERE: Final = frozenset(
     }
 )
 _INSTALLED: Final = "the environment is there: job.setup activates it, or job.image holds it"
-_OTHERS: Final = "another manager's word: Slurm has none"
 _CANNOT: Final = {
-    **{slot: by_trainer() for slot in SLOTS if slot not in _HERE},
+    **by_manager("Slurm", _HERE, "job.namespace", "job.volume", "job.infra", "job.spot"),
     "devices.model": Cannot("the names of device kinds are the cluster's own (gres.conf `Type`)"),
-    "devices.nodes": Cannot(_IDLE),
-    "devices.per_node": Cannot(_IDLE),
     "devices.vendor": Cannot("what `gpu` means is the cluster's own (gres.conf)"),
-    "devices.host_budget": Cannot("what the run may take; job.host_memory is what is requested"),
     "job.host_memory": Cannot("--mem counts in MiB"),
     "job.time_limit": Cannot("not given: --time is the expected time, with a margin"),
     "job.duration": Cannot("--time holds it, and is read back as a limit"),
@@ -329,9 +323,7 @@ _CANNOT: Final = {
         loses=True,
         harmless=(None,),
     ),
-    **dict.fromkeys(("job.namespace", "job.volume", "job.infra", "job.spot"), Cannot(_OTHERS)),
     "parallel.world": Cannot("the program that is started starts the other processes itself"),
-    "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
 }
 
 TARGET: Final = Target(
