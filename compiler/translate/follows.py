@@ -136,17 +136,19 @@ def _of_programs(known: _Known, tables: Iterable[Target]) -> Iterator[Definition
 
 
 def _accumulation(known: _Known) -> Iterator[Definition]:
-    counts = known.counts("batch.global", "batch.micro", "parallel.data")
-    if counts and known.is_settled("batch.global") and counts[0] % (counts[1] * counts[2]) == 0:
-        steps = counts[0] // (counts[1] * counts[2])
-        yield from known.follows("batch.accumulation", steps, "global / (micro x data)")
+    return _share(known, "accumulation", "micro")
 
 
 def _micro(known: _Known) -> Iterator[Definition]:
-    counts = known.counts("batch.global", "batch.accumulation", "parallel.data")
+    return _share(known, "micro", "accumulation")
+
+
+def _share(known: _Known, wanted: str, other: str) -> Iterator[Definition]:
+    """What is left of the global batch over the processes and the other share."""
+    counts = known.counts("batch.global", f"batch.{other}", "parallel.data")
     if counts and known.is_settled("batch.global") and counts[0] % (counts[1] * counts[2]) == 0:
-        samples = counts[0] // (counts[1] * counts[2])
-        yield from known.follows("batch.micro", samples, "global / (accumulation x data)")
+        share = counts[0] // (counts[1] * counts[2])
+        yield from known.follows(f"batch.{wanted}", share, f"global / ({other} x data)")
 
 
 def _global(known: _Known) -> Iterator[Definition]:

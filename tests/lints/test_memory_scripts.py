@@ -4,6 +4,8 @@ import json
 
 import pytest
 from tests.lints.lint_asking import lint
+from tests.lints.test_memory_estimate import factory as of_llava
+from tests.lints.test_memory_estimate import whole
 
 QLORA = "python qlora.py --model_name_or_path meta-llama/Llama-2-7b-hf --output_dir o --bf16 True"
 FASTCHAT = (
@@ -40,22 +42,9 @@ def started(command, **zero):
 
 def factory(**changes):
     """A file of LLaMA-Factory's about a language model."""
-    said = {
-        "model_name_or_path": "meta-llama/Llama-2-7b-hf",
-        "stage": "sft",
-        "template": "llama2",
-        "dataset": "alpaca_en_demo",
-        "finetuning_type": "lora",
-        "output_dir": "out",
-        "per_device_train_batch_size": 1,
-        "cutoff_len": 1024,
-        "bf16": True,
-    }
-    return {"factory.yaml": json.dumps(said | changes)}
-
-
-def whole(found):
-    return sum(each.parameters for each in found.account.workload.trained)
+    text = {"model_name_or_path": "meta-llama/Llama-2-7b-hf", "template": "llama2"}
+    text |= {"dataset": "alpaca_en_demo", "finetuning_type": "lora", "cutoff_len": 1024}
+    return of_llava(**text | changes)
 
 
 # ── scripts on the trainer ───────────────────────────────────────────────────────────────────────
