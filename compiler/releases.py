@@ -1,6 +1,6 @@
 """Ranges of releases, such as `>=4.40,<5.25`: the specifiers of PEP 440."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import eq, ge, le, ne
 from typing import Final, TypeVar
 
@@ -72,6 +72,15 @@ def _sign(bound: str) -> str:
 
 parsed: Final = cached()(Version)
 """Parses a version in a table or a spec; raises packaging.version.InvalidVersion."""
+
+
+def neighbours(version: Version, releases: Iterable[str]) -> tuple[str, ...]:
+    """The last of these releases before a version, and the first after it; they come in order."""
+    every = [(parsed(each), each) for each in releases]
+    older = [text for each, text in every if each < version]
+    newer = [text for each, text in every if each > version]
+    return (*older[-1:], *newer[:1])
+
 
 _Row = TypeVar("_Row")
 

@@ -9,6 +9,7 @@ from packaging.version import Version
 
 import tunec.schemas
 from tunec.compiler.consumers.json_types import Schema, any_of
+from tunec.compiler.releases import neighbours
 from tunec.schemas.caches import cached
 
 _FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
@@ -79,9 +80,7 @@ def parsers_around(package: str, version: Version) -> tuple[str, ...]:
     read = parser_releases(package)
     if str(version) in read:
         return (str(version),)
-    older = [each for each in read if Version(each) < version]
-    newer = [each for each in read if Version(each) > version]
-    return (*older[-1:], *newer[:1])
+    return neighbours(version, read)
 
 
 @cached()

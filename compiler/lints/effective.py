@@ -18,6 +18,7 @@ from tunec.compiler.consumers.schemas import (
 from tunec.compiler.lints.document import TRAINERS, TRL, Document, Place
 from tunec.compiler.lints.environment import Release
 from tunec.compiler.lints.own_source import UNDECLARED, UNSETTLED
+from tunec.compiler.releases import neighbours
 from tunec.schemas.caches import cached
 
 if TYPE_CHECKING:
@@ -360,9 +361,7 @@ def releases_around(stem: str, version: str) -> tuple[str, ...]:
     same = [each for each in known if Version(each).release[:2] == asked.release[:2]]
     if same:
         return (same[-1],)
-    older = [each for each in known if Version(each) < asked]
-    newer = [each for each in known if Version(each) > asked]
-    return (*older[-1:], *newer[:1])
+    return neighbours(asked, known)
 
 
 def known_around(stem: str, release: Release) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from tunec.compiler.lints.facts.sharding import FsdpSettings, asked
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Consequence, Finding
 from tunec.compiler.lints.schemas import Schema, kinds_of, paths_of, schemas
+from tunec.compiler.releases import neighbours
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
@@ -223,9 +224,7 @@ def _around(kind: str, asked: Version) -> tuple[str, ...]:
     among = same or known
     if exact := [each for each in among if Version(each) == asked]:
         return (exact[-1],)
-    older = [each for each in among if Version(each) < asked]
-    newer = [each for each in among if Version(each) > asked]
-    return (*older[-1:], *newer[:1])
+    return neighbours(asked, among)
 
 
 def having(kind: str, key: str, among: Iterable[str]) -> tuple[str, ...]:
