@@ -754,14 +754,14 @@ def test_the_settings_of_an_interface_around_scripts_are_its_own(
 
 
 @pytest.mark.parametrize(
-    ("line", "rule", "expected"),
+    ("line", "expected"),
     [
-        ("lr_scheduler_kwargs: {num_cycles: 2}", "schedule-argument-unknown", "warning"),
-        ("lr_scheduler_kwargs: {num_cycles: 2}\nlr_scheduler_type: linear", None, "error"),
+        ("lr_scheduler_kwargs: {num_cycles: 2}", "warning"),
+        ("lr_scheduler_kwargs: {num_cycles: 2}\nlr_scheduler_type: linear", "error"),
     ],
 )
 def test_an_argument_that_a_schedule_drops_ends_no_run(
-    line: str, rule: str | None, expected: str, tmp_path: Path
+    line: str, expected: str, tmp_path: Path
 ) -> None:
     kind = "" if "lr_scheduler_type" in line else "lr_scheduler_type: constant_with_warmup\n"
     text = f"output_dir: out\nlearning_rate: 1.0e-5\nwarmup_steps: 3\n{kind}{line}\n"
