@@ -112,6 +112,9 @@ _CANNOT: Final = {
     ),
     "data.sequence": Cannot("padded samples are as long as the data set makes them"),
 }
+_COMPANIONS: Final = {"transformers": "4.57.6", "accelerate": "1.12.0", "peft": "0.18.1"}
+"""The newest releases beside which it was seen to train. It bounds none of them itself, and what it
+imports is not in accelerate 1.15.0: utils/train_utils.py, `is_ccl_available`."""
 
 TARGET: Final = Target(
     name="llama-cookbook",
@@ -131,6 +134,7 @@ TARGET: Final = Target(
     ),
     cannot=_CANNOT,
     requires=_REQUIRES,
+    companions=lambda _: _COMPANIONS,
     counting=_counting,
     needs=_needs,
     check=refusing("llama-cookbook", REFUSALS),

@@ -379,6 +379,14 @@ def test_what_a_run_here_imports_is_listed(write, targets, hardware):
     assert "# pip install -r requirements.txt" in found
 
 
+def test_a_trainer_without_bounds_gets_the_releases_that_it_was_seen_with(write):
+    """accelerate 1.15 has not what llama-cookbook imports."""
+    data = {**SPEC["data"], "train": "samples.py"}
+    spec = {**SPEC, "hardware": "a100-80g-x1", "data": data}
+    found = write(spec, "llama-cookbook").text("requirements.txt").splitlines()
+    assert {"transformers==4.57.6", "accelerate==1.12.0", "peft==0.18.1"} <= {*found}
+
+
 def test_what_is_compiled_against_torch_comes_after_it(write):
     spec = {**SPEC, "attention": "flash_attention_2"}
     found = write(spec, "trl").text("requirements.txt").splitlines()
