@@ -1,6 +1,6 @@
 """Tells where a trainer computes the loss of a conversation over every token, not answers alone.
 
-A spec has no field for it: trainers differ in what they do by default, and some have no other way.
+Trainers differ in what they do by default; a spec that says `data.loss_on` has all do the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,12 +9,12 @@ from typing import Final
 from tunec.compiler.data_columns import first_record, is_conversation
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
-from tunec.compiler.emit import schema
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.requirements import Asked
-from tunec.compiler.target import Artifact, Dialect, File, Json
+from tunec.compiler.target import Artifact, File, Json
 
+_HELP: Final = "for answers alone: `--set data.loss_on=answers`; to mean it: `=all`"
 ANSWERS_ALONE: Final = "assistant_only_loss"
 """TRL's argument, in whose terms a target says what its program does (`File.defaults`)."""
 _CONVERSATIONS: Final = (None, "messages", "sharegpt", "alpaca")
@@ -32,19 +32,20 @@ def every_token_counts(
     software: Mapping[str, str],
 ) -> Iterator[Diagnostic]:
     """A note for each target that also trains what users say, with those that do not beside it."""
-    if plan.objective.kind != "sft" or not _converses(loaded, plan):
+    is_open = plan.objective.kind == "sft" and plan.data.loss_on is None
+    if not is_open or not _converses(loaded, plan):
         return
     found = [
-        (target, file, target.dialect(version, software), takes)
+        (target, target.dialect(version, software), takes)
         for target, version in asked
         for file in target.files
         for artifact in written.get(target.name, ())
         if artifact.name == file.name
         for takes in _takes_answers_alone(file, artifact.values)
     ]
-    others = [target.name for target, _, _, takes in found if takes]
+    others = [target.name for target, _, takes in found if takes]
     beside = joined(others, "and") or "most other trainers"
-    for target, file, dialect, takes in found:
+    for target, dialect, takes in found:
         if takes:
             continue
         renames = all(each.renames for each in target.records(plan))
@@ -55,7 +56,7 @@ def every_token_counts(
             f"users say; {beside} over answers alone",
             (Label("these conversations", path="data.train"),),
             () if renames or _is_read(loaded, plan) else (_SPEAKERS,),
-            help=_help(target.name, file, dialect),
+            help=_HELP if "data.loss_on" in target.sayable(dialect) else None,
         )
 
 
@@ -64,17 +65,6 @@ def _takes_answers_alone(file: File, values: Mapping[str, Json]) -> Iterator[boo
     told = {**file.defaults(values), **values}.get(ANSWERS_ALONE)
     if isinstance(told, bool):
         yield told
-
-
-def _help(name: str, file: File, dialect: Dialect) -> str | None:
-    """The key that the program has for it in this release."""
-    path = None if file.schema is None else file.schema(dialect)
-    if path is not None and ANSWERS_ALONE in schema(path).get("properties", {}):
-        return f"for answers alone: `--set extra.{name}.{ANSWERS_ALONE}=true`"
-    made = (each.write({ANSWERS_ALONE: True}) for each in file.takes if ANSWERS_ALONE in each.keys)
-    keys = next(made, None) or {}
-    settings = (f"`--set extra.{name}.{key}={str(value).lower()}`" for key, value in keys.items())
-    return f"for answers alone: {joined(settings, 'and')}" if keys else None
 
 
 def _converses(loaded: Loaded, plan: Plan) -> bool:

@@ -5,6 +5,8 @@ from typing import Final, Literal, get_args
 
 DataFormat = Literal["messages", "sharegpt", "alpaca", "prompt-completion", "text"]
 """What a record of supervised training data looks like; `schemas/data_paths.py` has the columns."""
+LossOn = Literal["answers", "all"]
+"""The tokens of a text that bear the loss: those of answers, or all of them."""
 PLAIN_TEMPLATE: Final = "plain"
 """The chat template that is written into a bundle; any other is the path of a file."""
 FloatDtype = Literal["bf16", "fp16", "fp32"]

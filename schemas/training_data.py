@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tunec.schemas.data_paths import Chosen, chosen
 from tunec.schemas.shape import Shape
-from tunec.schemas.terms import DataFormat
+from tunec.schemas.terms import DataFormat, LossOn
 from tunec.schemas.units import Length, PositiveCount, Whole
 
 MOST: int = 1000
@@ -89,6 +89,9 @@ class Data(Shape):
     """How a conversation becomes one text: the path of a Jinja file, or `plain`, which names the
     roles in words and ends an answer with the tokenizer's end token. When absent, the tokenizer's
     own template, which most base models lack."""
+    loss_on: LossOn | None = None
+    """Which tokens bear the loss: those of `answers` (what the assistant says, or the completion
+    of a prompt), or `all`. When absent, those that the trainer takes by default, which differ."""
     samples: PositiveCount | None = None
     """The number of training samples in an epoch, with repetitions; the number of steps follows
     from it."""

@@ -6,21 +6,28 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, in_every_plan
-from tunec.schemas.models.chat_templates import PLAIN
+from tunec.schemas.models.chat_templates import PLAIN, PLAIN_WITH_MARKS
 from tunec.schemas.terms import PLAIN_TEMPLATE
 
 NAME: Final = "chat_template.jinja"
 
 
-def plain_template(when: Callable[[Plan], bool] = in_every_plan) -> File:
-    """The file of the plain template, in the plans of `when` that have it."""
+def plain_template(
+    when: Callable[[Plan], bool] = in_every_plan, *, marks_answers: bool = False
+) -> File:
+    """The file of the plain template, in the plans of `when` that have it.
+
+    `marks_answers`: its program finds answers by transformers' marks (trl 1.16.0
+    trainer/sft_trainer.py `assistant_only_loss`).
+    """
+    text = PLAIN_WITH_MARKS if marks_answers else PLAIN
     return File(
         name=NAME,
         format="text",
         entries=(),
         recognise=lambda _: False,
         when=lambda plan: when(plan) and plan.data.chat_template == PLAIN_TEMPLATE,
-        render=lambda _values, _header: PLAIN,
+        render=lambda _values, _header: text,
         parse=lambda _: {},
     )
 

@@ -144,7 +144,13 @@ def _data(draw: st.DrawFn, values: Values) -> Values:
     }
     is_chat = is_text and found["data.format"] in (None, "sharegpt")
     templates = st.sampled_from((None, "plain", "template.jinja"))
-    return {**found, "data.chat_template": draw(templates) if is_chat else None}
+    tokens = st.sampled_from((None, "answers", "all"))
+    is_open = is_text and found["data.format"] != "text"
+    return {
+        **found,
+        "data.chat_template": draw(templates) if is_chat else None,
+        "data.loss_on": draw(tokens) if is_open else None,
+    }
 
 
 @st.composite

@@ -26,6 +26,7 @@ from tunec.schemas.terms import (
     FsdpWrap,
     Generator,
     Launcher,
+    LossOn,
     LossPath,
     LossScaling,
     ObjectiveKind,
@@ -94,15 +95,14 @@ class Data(Struct, frozen=True):
         DataFormat | None, "what a record looks like; none: as the trainer reads data by default"
     ]
     chat_template: Annotated[str | None, "`plain`, or a Jinja file; none: the tokenizer's own"]
+    loss_on: Annotated[LossOn | None, "tokens that bear the loss; none: as the trainer takes them"]
     samples: Annotated[int | None, "training samples of an epoch; none: unknown", "samples"]
     sequence: Annotated[int, "most text tokens in one sample; 0 for diffusion", "tokens"]
     packing: Annotated[bool, "whether several samples share one sequence"]
     images: Annotated[int, "images in one sample", "images"]
     image_width: Annotated[int, "pixels; 0: no images", "pixels"]
     image_height: Annotated[int, "pixels; 0: no images", "pixels"]
-    image_tokens: Annotated[
-        int, "tokens that the images of one sample add to the sequence", "tokens"
-    ]
+    image_tokens: Annotated[int, "tokens that a sample's images add to the sequence", "tokens"]
     vision_tokens: Annotated[int, "patch tokens the vision tower runs for one sample", "tokens"]
 
 

@@ -1,11 +1,14 @@
 """The values that a slot may have, when two are equal, and how a value is shown to people."""
 
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Final, Union, get_args, get_origin
 
 from tunec.compiler.ir.slots import SLOTS
 from tunec.schemas.caches import cached
 from tunec.schemas.units import format_bytes, format_count
+
+LEFT_OPEN: Final = frozenset({"data.format", "data.loss_on"})
+"""Slots whose None leaves it to the program, so that whatever it does by default is right."""
 
 
 @cached()

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.analyses.architecture.image_rules import TEXT_FIRST
 from tunec.compiler.analyses.architecture.image_tokens import (
     UnfitImage,
     image_tokens,
@@ -20,11 +19,17 @@ from tunec.compiler.passes.data_parts import (
     say_references,
     say_samples,
 )
+from tunec.compiler.passes.data_records import (
+    TEXT_ALONE,
+    images_of_a_sample,
+    misfit,
+    models_of,
+    say_records,
+    text_alone,
+)
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
 from tunec.schemas.data_paths import Chosen, chosen, is_chosen, usual_split
 from tunec.schemas.models.architecture import Architecture, ImageTokens
-from tunec.schemas.objective_facts import OBJECTIVES
-from tunec.schemas.terms import PLAIN_TEMPLATE
 from tunec.schemas.training_data import Data, parts
 
 
@@ -36,8 +41,7 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     _whole_pictures(scribe)
     why = as_given(data, "evaluation", "not given")
     scribe.say("data.evaluation", _evaluation(data), why, spec("data.evaluation"))
-    _format(scribe)
-    _chat_template(scribe)
+    say_records(scribe)
     say_samples(scribe, limits)
     _sequence(scribe)
     _packing(scribe)
@@ -45,62 +49,12 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     return scribe.outcome()
 
 
-def _format(scribe: Scribe) -> None:
-    """Decide the record format; by default, trainers expect messages."""
-    intent = scribe.facts.spec
-    given, kind = intent.data.format, scribe.facts.model.architecture.kind
-    objective = intent.objective.kind
-    if given is not None and kind not in ("causal-lm", "vision-language"):
-        _misfit(
-            scribe, "data.format", f"it is of data for models that write text, not of {_of(kind)}"
-        )
-    elif given is not None and objective != "sft":
-        scribe.error(
-            "E0802",
-            f"data.format does not fit this objective: {objective} reads columns of its own",
-            "data.format",
-            help="remove data.format",
-        )
-    elif (
-        given not in (None, "messages")
-        and kind == "vision-language"
-        and _images_of_a_sample(scribe)
-    ):
-        _misfit(scribe, "data.format", "samples with images are messages", _TEXT)
-    why = as_given(intent.data, "format", "not given: as the trainer reads data by default")
-    scribe.say("data.format", None if given == "messages" else given, why, spec("data.format"))
-
-
-def _chat_template(scribe: Scribe) -> None:
-    """Decide how conversations become texts; by default, as the tokenizer has it."""
-    data, kind = scribe.facts.spec.data, scribe.facts.model.architecture.kind
-    given = data.chat_template
-    scores = OBJECTIVES[scribe.facts.spec.objective.kind].scores
-    if given is not None and kind not in ("causal-lm", "vision-language") and not scores:
-        _misfit(scribe, "data.chat_template", f"{_of(kind)} reads no conversations")
-    elif given is not None and data.format in _OF_TEXT:
-        scribe.error(
-            "E0802",
-            f"data.chat_template has no effect: records of the format {data.format} are no "
-            "conversations",
-            "data.chat_template",
-            help="remove data.chat_template, or write the format of the records",
-        )
-    elif given == PLAIN_TEMPLATE and kind != "causal-lm" and _images_of_a_sample(scribe):
-        why = "the plain template has no place for images"
-        _misfit(scribe, "data.chat_template", why, ", or give the path of a template that has")
-    why = as_given(data, "chat_template", "not given: the tokenizer's own")
-    scribe.say("data.chat_template", given, why, spec("data.chat_template"))
-
-
 def _whole_pictures(scribe: Scribe) -> None:
     data = scribe.facts.spec.data
     if scribe.facts.model.architecture.kind == "diffusion":
         for each in parts(data.train):
             if is_chosen(each.name):
-                _misfit(
-                    scribe, "data.train", "pictures are read from a folder, which has no splits"
-                )
+                misfit(scribe, "data.train", "pictures are read from a folder, which has no splits")
 
 
 def _evaluation(data: Data) -> str | None:
@@ -152,9 +106,9 @@ def _sequence(scribe: Scribe) -> None:
     architecture = scribe.facts.model.architecture
     if architecture.kind == "diffusion":
         if asked:
-            _misfit(scribe, "data.sequence", "a diffusion model has no text sequence")
+            misfit(scribe, "data.sequence", "a diffusion model has no text sequence")
         if scribe.facts.spec.data.lengths:
-            _misfit(scribe, "data.lengths", "a diffusion model's steps do not depend on them")
+            misfit(scribe, "data.lengths", "a diffusion model's steps do not depend on them")
         scribe.say("data.sequence", 0, "a diffusion model has none", model("config"))
         return
     if asked is None:
@@ -232,64 +186,30 @@ def _has_table(architecture: Architecture) -> bool:
 def _packing(scribe: Scribe) -> None:
     packing, kind = scribe.facts.spec.data.packing, scribe.facts.model.architecture.kind
     if packing and kind == "vision-language":
-        if _images_of_a_sample(scribe):
-            _misfit(scribe, "data.packing", "samples with images cannot share a sequence", _TEXT)
+        if images_of_a_sample(scribe):
+            misfit(
+                scribe, "data.packing", "samples with images cannot share a sequence", TEXT_ALONE
+            )
     elif packing and kind != "causal-lm":
-        _misfit(scribe, "data.packing", f"samples of {_of(kind)} cannot share a sequence")
+        misfit(scribe, "data.packing", f"samples of {models_of(kind)} cannot share a sequence")
     why = as_given(scribe.facts.spec.data, "packing")
     scribe.say("data.packing", packing, why, spec("data.packing"))
-
-
-def _of(kind: str) -> str:
-    """A noun phrase for a kind of model."""
-    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} model"
-
-
-_TEXT: Final = "; where samples hold text alone, write `images: {per_sample: 0}` under `data`"
-
-
-def _misfit(scribe: Scribe, at: str, why: str, otherwise: str = "") -> None:
-    message = f"{at} does not fit this model: {why}"
-    scribe.error("E0802", message, at, help=f"remove {at}{otherwise}")
-
-
-def _images_of_a_sample(scribe: Scribe) -> int:
-    asked = scribe.facts.spec.data.images
-    usual = asked.per_sample if asked else int(_text_alone(scribe) is None)
-    return int(scribe.facts.pinned("data.images", usual))
-
-
-_OF_TEXT: Final = frozenset({"alpaca", "prompt-completion", "text"})
-"""Formats whose records have no place for an image."""
-
-
-def _text_alone(scribe: Scribe) -> str | None:
-    """Why samples hold text alone where `data.images` is absent; None where they hold an image."""
-    data = scribe.facts.spec.data
-    if data.packing:
-        return "none, since packed samples take no images"
-    if data.format in _OF_TEXT:
-        return f"none in the format {data.format}"
-    card, family = scribe.facts.model.card, scribe.facts.model.architecture.family
-    if family in TEXT_FIRST and not (card and card.reads_images):
-        return "no image; `images: {per_sample: 1}` is one per sample"
-    return None
 
 
 def _images(scribe: Scribe) -> None:
     data, kind = scribe.facts.spec.data, scribe.facts.model.architecture.kind
     references = say_references(scribe)
     if kind != "diffusion" and data.resolution:
-        _misfit(scribe, "data.resolution", "it is the side of a diffusion model's images")
+        misfit(scribe, "data.resolution", "it is the side of a diffusion model's images")
     if kind == "diffusion":
         if data.images:
-            _misfit(scribe, "data.images", "the images of a diffusion model have data.resolution")
+            misfit(scribe, "data.images", "the images of a diffusion model have data.resolution")
         _training_images(scribe, references)
     elif kind == "vision-language":
         _sample_images(scribe)
     else:
         if data.images:
-            _misfit(scribe, "data.images", f"{_of(kind)} takes no images")
+            misfit(scribe, "data.images", f"{models_of(kind)} takes no images")
         _say_images(scribe, 0, 0, 0, 0, 0, "the model takes no images")
 
 
@@ -310,7 +230,7 @@ def _training_images(scribe: Scribe, references: int) -> None:
 
 def _sample_images(scribe: Scribe) -> None:
     rule = scribe.facts.model.architecture.images
-    count = _images_of_a_sample(scribe)
+    count = images_of_a_sample(scribe)
     if rule is None:
         if count:
             scribe.error(
@@ -323,23 +243,23 @@ def _sample_images(scribe: Scribe) -> None:
         return
     if not count:
         asked = scribe.facts.spec.data.images
-        usual = None if asked else _text_alone(scribe)
+        usual = None if asked else text_alone(scribe)
         why = f"not given: {usual}" if usual else "samples hold text alone"
         _say_images(scribe, 0, 0, 0, 0, 0, why)
         return
     if _trains_convolutions(scribe):
-        _misfit(
+        misfit(
             scribe,
             "data.images",
             "its tower is one of convolutions, and what they keep to be trained is not known",
-            ", or freeze the tower: `method: {full: {freeze: [vision]}}`" + _TEXT,
+            ", or freeze the tower: `method: {full: {freeze: [vision]}}`" + TEXT_ALONE,
         )
     width, height = _image_size(scribe, rule)
     try:
         text = count * image_tokens(rule, width, height)
         tower = count * sum(vision_tokens(rule, width, height))
     except UnfitImage as unfit:
-        _misfit(scribe, "data.images", str(unfit))
+        misfit(scribe, "data.images", str(unfit))
         text = tower = 0
     given = scribe.facts.spec.data.images is not None
     usual = "not given: one per sample; `images: {per_sample: 0}` trains on text alone"

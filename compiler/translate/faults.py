@@ -9,7 +9,7 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import invalid
-from tunec.compiler.ir.values import show
+from tunec.compiler.ir.values import LEFT_OPEN, show
 from tunec.compiler.read import WRONG_SHAPE, found_plain, settle
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Dialect, Json, Target, refused
@@ -302,7 +302,7 @@ def _left_open(
         for row in draft.rows
         if row.needs and row.needs in row.entry.slots and not _is_kept(row, draft)
         for slot in row.entry.slots
-        if slot not in told and slot not in said
+        if slot not in told and slot not in said and slot not in LEFT_OPEN
     )
     taken = {slot: filled.values[slot] for slot in open_slots if slot in filled.values}
     if taken:

@@ -41,6 +41,7 @@ _NEEDED: Final[Mapping[str, str]] = {
     "attention.implementation": "attention",
     "data.format": "data.format",
     "data.chat_template": "data.chat_template",
+    "data.loss_on": "data.loss_on",
     "data.packing": "data.packing",
     "precision.deprecated_fp16": "precision.deprecated_fp16",
     "optimizer.beta1": "train.optimizer.beta1",

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from tunec.compiler.ir.values import LEFT_OPEN
 from tunec.compiler.read import settle
 from tunec.compiler.target import Entry, Json
 from tunec.compiler.verify.contract import Case, Program, TranslatedAnswer, Where
@@ -112,8 +113,10 @@ def _row(entry: Entry, case: Case, path: str, values: Mapping[str, Json]) -> _Ro
     else:
         back = dict(entry.defaults_at(case.dialect[entry.package]))
     # A row that writes nothing in this plan says its slots only where its keys came to something.
-    said = tuple(slot for slot in entry.slots if slot in back or entry.write(case.plan))
-    wrong = [slot for slot in said if slot not in back or not equal(back[slot], case.plan[slot])]
+    plan, written = case.plan, entry.write(case.plan)
+    closed = [s for s in entry.slots if s not in LEFT_OPEN or plan[s] is not None]
+    said = tuple(slot for slot in closed if slot in back or written)
+    wrong = [slot for slot in said if slot not in back or not equal(back[slot], plan[slot])]
     differences = tuple(_difference(entry, case, path, slot, values, back) for slot in wrong)
     return _Row(said, tuple(slot for slot in entry.slots if slot not in said), differences)
 

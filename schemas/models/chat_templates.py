@@ -23,6 +23,13 @@ PLAIN: Final = """\
 """
 """It needs no token that the tokenizer lacks: roles are words, and an answer ends with the
 tokenizer's own end token, at which generation stops."""
+_ANSWER: Final = "message['content'] | trim + eos_token"
+PLAIN_WITH_MARKS: Final = PLAIN.replace(
+    f"{{{{- 'Assistant: ' + {_ANSWER} + '\\n\\n' }}}}",
+    f"{{{{- 'Assistant: ' }}}}{{% generation %}}{{{{- {_ANSWER} }}}}{{% endgeneration %}}"
+    "{{- '\\n\\n' }}",
+)
+"""The same text, with transformers' marks around each answer, which plain Jinja does not know."""
 _WITHOUT: Final[Mapping[str, str]] = {
     name.lower(): source
     for name, source in {

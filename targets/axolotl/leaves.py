@@ -145,9 +145,6 @@ LEAVES: Final = (
         _other(f"tokens.{name}", _TOKENIZER, CONFIG)
         for name in ("bos_token", "unk_token", "pad_token", "eos_token")
     ),
-    _other(
-        "train_on_inputs", "samples of prompts and completions train on completions", CONFIG, False
-    ),
     _other("eval_sample_packing", "samples to evaluate on are packed as those to train on", CONFIG),
     _other("loss_watchdog_threshold", "no run is stopped for a high loss", BUILDER),
     _other("loss_watchdog_patience", "no run is stopped for a high loss", BUILDER),

@@ -182,10 +182,6 @@ def _attention(found: Mapping[str, Json]) -> Mapping[str, Json]:
 USUAL_ATTENTION: Final = ("eager", "sdpa", "flash_attention_2", "flash_attention_3")
 
 
-def _prompts(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    return {"completion_only_loss": False} if found["train_on_inputs"] is True else {}
-
-
 SCALES: Final[Mapping[bool, str]] = {True: "group", False: "none"}
 """Both programs' words for the former boolean: trl from 0.22, axolotl from 0.19."""
 
@@ -335,7 +331,6 @@ CARRIES: Final = (
         lambda found: {"dataset_streaming": True} if found["streaming"] is True else {},
         f"{CONFIG}; trl scripts/utils.py `ScriptArguments`",
     ),
-    Carry(("train_on_inputs",), _prompts, f"{CONFIG}; {SFT}"),
     *(renamed(f"trl.{key}", key, f"{TRL_SECTION}; {GRPO}") for key in IN_BOTH),
     Carry(("trl.scale_rewards",), _scales, f"{TRL_SECTION}; {GRPO}"),
     renamed("trl.use_liger_loss", "use_liger_kernel", f"{TRL_SECTION}; {GRPO}"),

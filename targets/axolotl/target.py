@@ -18,7 +18,7 @@ from tunec.targets.axolotl.data import DATA, forms, records
 from tunec.targets.axolotl.from_trl import TAKES
 from tunec.targets.axolotl.fsdp import FSDP
 from tunec.targets.axolotl.leaves import LEAVES
-from tunec.targets.axolotl.migration import CARRIES, unsaid
+from tunec.targets.axolotl.migration import ANSWERS, CARRIES, unsaid
 from tunec.targets.axolotl.model import MODEL, OBJECTIVE
 from tunec.targets.axolotl.packages import (
     PACKAGE,
@@ -129,6 +129,7 @@ CONFIG: Final = File(
     entries=(
         *MODEL,
         *DATA,
+        ANSWERS.row,
         *OBJECTIVE,
         *ADAPTER,
         *QUANTIZATION,

@@ -22,7 +22,7 @@ _BY_SCRIPT = (
     *("model.path", "model.family", "model.kind", "model.parameters", "model.trust_remote_code"),
     "model.published",
     *("data.train", "data.more", "data.limits", "data.references", "data.evaluation"),
-    *("data.format", "data.chat_template"),
+    *("data.format", "data.chat_template", "data.loss_on"),
     *("data.samples", "data.sequence"),
     *("data.packing", "data.images", "data.image_width", "data.image_height", "data.image_tokens"),
     *("data.vision_tokens", "attention.implementation"),

@@ -1,11 +1,12 @@
 """Rows of TRL's ScriptArguments and SFTConfig, and sft.yaml, the whole run for `trl sft`."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, same
 from tunec.schemas.frozen import replace
+from tunec.targets.answers import UNSAID
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.card_file import card_of
 from tunec.targets.huggingface.datasets import NOT_LOADED, data_of
@@ -82,9 +83,41 @@ _LONG = {"data.sequence": 1024}
 """The default if the key is absent; in 0.9 to 0.14 the tokenizer decides
 (trainer/sft_trainer.py)."""
 
+_CHATS: Final = "assistant_only_loss"
+_PROMPTS: Final = "completion_only_loss"
+
+
+def _write_loss_on(plan: Plan) -> Mapping[str, Json]:
+    """Answers are those of an assistant, or completions; all tokens, those of prompts too."""
+    said = plan.data.loss_on
+    if said == "answers":
+        return {_PROMPTS if plan.data.format == "prompt-completion" else _CHATS: True}
+    return {} if said is None else {_PROMPTS: False}
+
+
+def _read_loss_on(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    said = (found.get(_CHATS), found.get(_PROMPTS))
+    if True in said:
+        return {"data.loss_on": "answers"}
+    return {"data.loss_on": "all"} if False in said else {}
+
+
+_LOSS_ON: Final = Entry(
+    (_CHATS, _PROMPTS),
+    ("data.loss_on",),
+    _write_loss_on,
+    _read_loss_on,
+    f"{_CONFIG}; trainer/sft_trainer.py `SFTTrainer._prepare_dataset`",
+    since="0.19",
+    absent=UNSAID,
+    package=TRL,
+    yields=True,
+)
+
 SAMPLES = (
     *_length("max_seq_length", None, "0.16", (("0.8", _LONG_512), ("0.9", {}), ("0.15", _LONG))),
     *_length("max_length", "0.16", None, ((ALWAYS, _LONG),)),
+    _LOSS_ON,
     same("packing", "data.packing", _CONFIG, default=False, package=TRL),
     derived(
         "pad_to_multiple_of",

@@ -163,6 +163,7 @@ CANNOT: Final = {
         )
     },
     "data.chat_template": Cannot("the script forms its texts itself", True, (None,)),
+    "data.loss_on": Cannot("the script masks tokens itself", True, (None,)),
     "precision.compute": Cannot("bf16 and fp16 are off, so the dtype of the weights decides"),
     "precision.initial_scale_power": Cannot(_SCALER, loses=True, harmless=(16,)),
     "precision.loss_scale_window": Cannot(_SCALER, loses=True, harmless=(1000, 2000)),

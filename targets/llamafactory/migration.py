@@ -169,7 +169,6 @@ def does(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 CARRIES: Final = (
-    ANSWERS.carry,
     carried(
         "moe_aux_loss_coef",
         "router_aux_loss_coef",

@@ -30,7 +30,7 @@ from tunec.targets.huggingface.training import optimizer_packages
 from tunec.targets.llamafactory.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.llamafactory.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.llamafactory.datasets import DATASET_INFO, records
-from tunec.targets.llamafactory.migration import CARRIES, LEAVES, TAKES, does
+from tunec.targets.llamafactory.migration import ANSWERS, CARRIES, LEAVES, TAKES, does
 from tunec.targets.llamafactory.model import DATA, MODEL, OBJECTIVE, forms
 from tunec.targets.llamafactory.packages import (
     PACKAGE,
@@ -182,6 +182,7 @@ CONFIG: Final = File(
         *MODEL,
         *OBJECTIVE,
         *DATA,
+        ANSWERS.row,
         *ADAPTER,
         *QUANTIZATION,
         *PRECISION,

@@ -149,7 +149,6 @@ ANSWERS: Final = answers_by(
     "loss_scale", "default", "all", "ms-swift 4.0.4 to 4.6.0 loss_scale/base.py `LossScale`"
 )
 CARRIES: Final = (
-    ANSWERS.carry,
     Carry(
         ("rpo_alpha",),
         _mixed,

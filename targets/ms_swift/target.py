@@ -124,6 +124,7 @@ CONFIG: Final = File(
         *MODEL,
         *OBJECTIVE,
         *DATA,
+        ANSWERS.row,
         *ADAPTER,
         *QUANTIZATION,
         *PRECISION,

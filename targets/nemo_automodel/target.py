@@ -13,7 +13,7 @@ from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target
 from tunec.schemas.data_paths import Record
 from tunec.schemas.spec import Spec
-from tunec.targets.answers import answers_alone
+from tunec.targets.answers import answers_alone, only_answers
 from tunec.targets.chat_template import plain_template
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
@@ -89,6 +89,7 @@ CONFIG: Final = File(
 _CANNOT: Final = {
     **CANNOT,
     **supervised(NAME),
+    **only_answers(NAME),
     **reading_formats(
         "it reads lists of messages, or prompt and completion", "sharegpt", "prompt-completion"
     ),

@@ -14,7 +14,7 @@ from tunec.compiler.target import Cannot, Dialect, Entry, File, Json, Target
 from tunec.schemas.data_paths import Record
 from tunec.schemas.frozen import replace
 from tunec.schemas.spec import Spec
-from tunec.targets.answers import answers_alone
+from tunec.targets.answers import answers_alone, only_answers
 from tunec.targets.deepspeed.config import DEEPSPEED
 from tunec.targets.deepspeed.reader import PACKAGE as DEEPSPEED_PACKAGE
 from tunec.targets.deepspeed.refusals import refusals
@@ -152,6 +152,7 @@ _CANNOT: Final = {
     **evaluating_by_loss("OpenRLHF"),
     **adding_no_noise("OpenRLHF"),
     **taking_the_tokenizers_template("it is given the text of a template, and no file"),
+    **only_answers("OpenRLHF"),
     **reading_formats(
         "its files name the column `messages`, of which every answer is learned, or texts as "
         "prompt and completion",

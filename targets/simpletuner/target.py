@@ -159,7 +159,7 @@ _CANNOT: Final = {
     **adding_no_noise("SimpleTuner"),
     **{
         f"data.{name}": Cannot("pictures and their captions are files")
-        for name in ("format", "chat_template")
+        for name in ("format", "chat_template", "loss_on")
     },
     "model.kind": Cannot("SimpleTuner trains diffusion models", True, ("diffusion",)),
     "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),

@@ -25,6 +25,22 @@ def _rewards_by_nobody(plan: Plan) -> bool:
 
 
 REFUSALS: Final = (
+    Refusal(
+        ("data.loss_on",),
+        "before 0.19 every token of a conversation bears the loss",
+        lambda plan: plan.data.loss_on == "answers",
+        "trl 0.17.0 and 0.18.2 trainer/sft_config.py have no `assistant_only_loss`",
+        "set `software: {trl: 1.16.0}`",
+        until="0.19",
+    ),
+    Refusal(
+        ("data.loss_on", "data.images"),
+        "it finds no answers in samples with images before 1.15",
+        lambda plan: plan.data.loss_on == "answers" and plan.data.images > 0,
+        "trl 0.22.2 to 1.14.0 trainer/sft_trainer.py `SFTTrainer.__init__`; 1.15.0 finds them",
+        "set `software: {trl: 1.16.0}`",
+        until="1.15",
+    ),
     seen_by_own_classes(
         "trl 0.19.1 to 1.16.0 trainer/sft_trainer.py `DataCollatorForVisionLanguageModeling`"
     ),

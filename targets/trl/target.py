@@ -1,11 +1,12 @@
 """The trl target: the one file of the script that the plan's objective names, such as `trl dpo`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from packaging.version import Version
 
 from tunec.compiler.analyses.counting import Counting
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, Entry, File, Target, in_every_plan, on_deepspeed
@@ -31,6 +32,7 @@ from tunec.targets.trainers import (
     reading_formats,
     taking_the_tokenizers_template,
 )
+from tunec.targets.trl.answer_marks import answers_unmarked
 from tunec.targets.trl.handbook import CARRIES
 from tunec.targets.trl.handbook import LEAVES as HANDBOOKS
 from tunec.targets.trl.packages import companions, schema_of
@@ -61,7 +63,9 @@ GRPO_CONFIG: Final = _file("grpo", GRPO_ENTRIES, shared_keys=False)
 REWARD_CONFIG: Final = _file("reward", REWARD_ENTRIES, shared_keys=False)
 
 CARD: Final = card_of("trl", in_every_plan)
-TEMPLATE: Final = plain_template(lambda plan: plan.objective.kind in ("sft", "reward"))
+TEMPLATE: Final = plain_template(
+    lambda plan: plan.objective.kind in ("sft", "reward"), marks_answers=True
+)
 
 _KINDS: Final = ("causal-lm", "vision-language")
 _UNTOUCHED: Final = Cannot("it has no effect under this objective")
@@ -76,6 +80,7 @@ _CANNOT: Final = {
         "prompt-completion",
         "text",
     ),
+    "data.loss_on": Cannot("before 0.19 every token of a conversation bears the loss"),
     **taking_the_tokenizers_template(
         "`trl sft` is given a template from 0.19 on, and `trl reward` from 0.24; `trl dpo` and "
         "`trl grpo` are given none"
@@ -119,8 +124,11 @@ def _records(plan: Plan) -> tuple[Record, ...]:
         return (Record(columns, renames=False),)
     if plan.data.format is not None:
         return (replace(FORMATS[plan.data.format], renames=False),)
-    every = (Record(("messages",)), Record(("conversations",)), FORMATS["prompt-completion"])
-    return tuple(replace(each, renames=False) for each in (*every, FORMATS["text"]))
+    others = (
+        () if plan.data.loss_on == "answers" else (FORMATS["prompt-completion"], FORMATS["text"])
+    )
+    every = (Record(("messages",)), Record(("conversations",)), *others)
+    return tuple(replace(each, renames=False) for each in every)
 
 
 def _template_key(plan: Plan, version: Version) -> str:
@@ -133,6 +141,14 @@ def _template_key(plan: Plan, version: Version) -> str:
         plan.objective.kind, ("0", "0")
     )
     return "" if Version(first) <= version < Version(last) else "chat_template_path"
+
+
+_refusals: Final = refusing("trl", REFUSALS, compares_in_text=True)
+
+
+def _check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
+    yield from _refusals(plan, version)
+    yield from answers_unmarked(plan, version)
 
 
 def _counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
@@ -159,7 +175,7 @@ TARGET: Final = Target(
         ds_config(TRAINER, when=on_deepspeed),
     ),
     cannot=_CANNOT,
-    check=refusing("trl", REFUSALS, compares_in_text=True),
+    check=_check,
     beside={"transformers": TRANSFORMERS, PACKAGE: DEEPSPEED},
     companions=companions,
     imports=optimizer_packages,

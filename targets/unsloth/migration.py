@@ -27,7 +27,6 @@ _SAVING: Final = (
 )
 ANSWERS: Final = answers_by("training.train_on_completions", False, True, CONFIG, usually=False)
 CARRIES: Final = (
-    ANSWERS.carry,
     Carry((_SAVES,), _never, _SAVING, slots=("schedule.save_steps",)),
     Carry(
         ("model",),

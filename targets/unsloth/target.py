@@ -102,6 +102,7 @@ CONFIG: Final = File(
     entries=(
         *MODEL,
         *DATA,
+        ANSWERS.row,
         *ADAPTER,
         *VISION,
         *QUANTIZATION,

@@ -10,7 +10,7 @@ from tunec.compiler.target import Cannot, Dialect, File, Json, Target, constant
 from tunec.schemas.objectives import Grpo
 from tunec.schemas.spec import Spec
 from tunec.schemas.terms import BESIDE_TRAINING
-from tunec.targets.answers import answers_alone
+from tunec.targets.answers import answers_alone, only_answers
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
@@ -153,6 +153,7 @@ _CANNOT: Final = {
     **supervised("verl"),
     **training_plainly("verl"),
     **taking_the_tokenizers_template("it is given the text of a template, and no file"),
+    **only_answers("verl"),
     **reading_formats("it reads lists of messages with role and content"),
     **{slot: Cannot("one process shards nothing") for slot in SLOTS if slot.startswith("fsdp.")},
     "objective.kind": Cannot("no program of verl trains towards pairs", True, ("sft", "grpo")),

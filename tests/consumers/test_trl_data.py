@@ -53,7 +53,7 @@ SPEC = """\
 tunec: 1
 model: {{path: {root}/model, config: {root}/model/config.json, stored_dtype: fp32}}
 method: lora
-data: {{train: {train}, {evaluation}samples: {samples}, sequence: 64}}
+data: {{train: {train}, {evaluation}samples: {samples}, sequence: 64{data}}}
 hardware: a100-80g-x1
 batch: {{global: 4}}
 train: {{report_to: []}}
@@ -114,12 +114,13 @@ def _model(folder: Path) -> None:
     ).save_pretrained(folder)
 
 
-def compiled(root, folder, form, version=HERE, train=None, evaluation=None, samples=24):
+def compiled(root, folder, form, version=HERE, train=None, evaluation=None, samples=24, data=""):
     """The bundle of a spec that names data, in a folder of its own."""
     train = train or f"../{form}.train.jsonl"
     evaluation = f"../{form}.dev.jsonl" if evaluation is None else evaluation
     told = f"evaluation: {evaluation}, " if evaluation else ""
-    spec = SPEC.format(root=root, train=train, evaluation=told, version=version, samples=samples)
+    said = {"train": train, "evaluation": told, "samples": samples, "data": data}
+    spec = SPEC.format(root=root, version=version, **said)
     bundle = root / folder
     bundle.mkdir()
     objective = OBJECTIVES[METHODS.get(form, "sft")]
@@ -181,6 +182,35 @@ def test_files_are_trained_on_and_evaluated_on(root, form):
     history, _ = run(root, form, form)
     assert evaluated(history)
     assert trained(history) >= 6
+
+
+@pytest.mark.parametrize(
+    ("form", "data", "asked", "answer"),
+    [
+        ("messages", "chat_template: plain", "<s>", "0"),
+        ("completion", "format: prompt-completion", "question 0", "answer 0"),
+    ],
+)
+@pytest.mark.parametrize("tokens", ["answers", "all"])
+def test_the_loss_is_on_the_tokens_that_the_spec_names(
+    root, monkeypatch, form, data, asked, answer, tokens
+):
+    """The labels that the trainer itself makes, with the arguments of the emitted file."""
+    from datasets import load_dataset
+    from transformers import AutoTokenizer
+    from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser
+
+    data = f", {data}, loss_on: {tokens}"
+    bundle = compiled(root, f"{form}-{tokens}", form, evaluation="", data=data)
+    monkeypatch.chdir(bundle)
+    parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
+    _, arguments, model = parser.parse_args_and_config(["--config", "trl/sft.yaml"])
+    records = load_dataset("json", data_files=str(root / f"{form}.train.jsonl"), split="train")
+    trainer = SFTTrainer(model.model_name_or_path, arguments, train_dataset=records)
+    labels = [each for each in trainer.train_dataset[0]["labels"] if each != -100]
+    words = AutoTokenizer.from_pretrained(root / "model").decode(labels)
+    assert f"{answer} </s>" in words
+    assert (asked in words) is (tokens == "all")
 
 
 @pytest.mark.nightly

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import yaml
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from transformers.utils.chat_template_utils import render_jinja_template
 
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_spec
@@ -108,15 +108,21 @@ def test_the_template_is_named_by_its_path(tmp_path, target, key, given, path):
     assert any(each.name == "chat_template.jinja" for each in files) is (given == "plain")
 
 
-def test_the_plain_template_marks_roles_and_ends_answers(tmp_path):
-    files = compiled(tmp_path, "trl", chat_template="plain").artifacts["trl"]
+@pytest.mark.parametrize("target", ["trl", "axolotl"])
+def test_the_plain_template_names_roles_and_ends_answers(tmp_path, target):
+    files = compiled(tmp_path, target, chat_template="plain").artifacts[target]
     text = next(each.text for each in files if each.name == "chat_template.jinja")
-    template = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(text)
     tokens = {"bos_token": "<s>", "eos_token": "</s>"}
-    asked = template.render(messages=SAID[:2], add_generation_prompt=True, **tokens)
-    whole = template.render(messages=SAID, **tokens)
+    said, answers = render_jinja_template(
+        [SAID, SAID[:2]], chat_template=text, return_assistant_tokens_mask=True, **tokens
+    )
+    (asked,), _ = render_jinja_template(
+        [SAID[:2]], chat_template=text, add_generation_prompt=True, **tokens
+    )
     assert asked == "<s>System: Be brief.\n\nUser: 1 + 1?\n\nAssistant:"
-    assert whole == f"{asked} 2</s>\n\n"
+    assert said[0] == f"{asked} 2</s>\n\n"
+    marked = [[said[0][start:end] for start, end in each] for each in answers]
+    assert marked == ([["2</s>"], []] if target == "trl" else [[], []])
 
 
 @pytest.mark.parametrize(

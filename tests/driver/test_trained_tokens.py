@@ -29,8 +29,8 @@ def notes(folder: Path, *targets: str, more: str = "", record: object = None):
 @pytest.mark.parametrize(
     ("target", "key"),
     [
-        ("trl", "extra.trl.assistant_only_loss=true"),
-        ("unsloth", "extra.unsloth.training.train_on_completions=true"),
+        ("trl", "data.loss_on=answers"),
+        ("unsloth", "data.loss_on=answers"),
         ("trl@0.17.0", None),
     ],
 )

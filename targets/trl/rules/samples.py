@@ -10,34 +10,39 @@ from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, also
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.targets.trl.answer_marks import marks_answers
 
 _UNMARKED: Final = re.compile(
     r"/(meta-)?llama-[23]|/qwen[23]|/mistral-|/mixtral-|/gemma-|/phi-[34]|/deepseek-|/zephyr-"
 )
 """Chat models whose own templates have no `{% generation %}` (huggingface/trl#4879)."""
-_SINCE: Final = "trl>=0.19,<1.1"
-"""Since 1.1 trl patches the templates that it knows."""
 
 
 @rule("warning", "init", consumers=("trl",), reads=("sft:assistant_only_loss",))
 def assistant_mask_empty(run: LintContext) -> Iterator[Finding]:
     """The loss counts the assistant's tokens only, and the chat template does not mark them."""
-    if not run.runs(_SINCE):
-        return
     for document in run.of("sft"):
         at = where(document, "assistant_only_loss")
         model = document.get("model_name_or_path") or run.said("model", "model_name_or_path")
         is_own = any(document.get(key) for key in ("chat_template_path", "chat_template"))
         if at is None or model is None or is_own or document.is_view:
             continue
-        name = f"/{str(model.value).lower().rpartition('/')[2]}"
-        if _UNMARKED.search(name):
+        if _is_unmarked(run, str(model.value)):
             yield Finding(
                 f"the chat template of {model.value} does not mark the assistant's tokens",
                 (at.label("finds none"), model.label("", primary=False)),
                 ("the mask covers the text between generation and endgeneration",),
-                "set chat_template_path to a template with the marks, or use TRL 1.1 and later",
+                "set chat_template_path to a template with the marks",
             )
+
+
+def _is_unmarked(run: LintContext, model: str) -> bool:
+    """Whether trl finds no answers; before 1.1 it had no variants of templates, with marks."""
+    if run.runs("trl>=0.19,<1.1"):
+        return _UNMARKED.search(f"/{model.lower().rpartition('/')[2]}") is not None
+    release = run.releases.get("trl")
+    known = () if release is None or not run.runs("trl>=1.1") else release.candidates
+    return bool(known) and all(marks_answers(model, each) is False for each in known)
 
 
 @rule("error", "init", consumers=("trl>=0.20",), reads=("sft:packing",))

@@ -100,6 +100,7 @@ _DATA = Data(
     evaluation=None,
     format=None,
     chat_template=None,
+    loss_on=None,
     samples=None,
     sequence=2048,
     packing=True,

@@ -265,7 +265,7 @@ def _finding(at: Place, why: str, severity: Severity | None) -> Finding:
 
 _ON_THE_FLY: Final = "samples with images are prepared when they are used, not before"
 _ROWS: Final = (
-    (("sft",), "assistant_only_loss", _ON_THE_FLY, "trl>=0.22"),
+    (("sft",), "assistant_only_loss", _ON_THE_FLY, "trl>=0.22,<1.15"),
     (("sft", "dpo"), "truncation_mode=keep_end", "the images lie in what is cut off", "trl>=1.0"),
     (("dpo",), "precompute_ref_log_probs", _ON_THE_FLY, "trl>=1.0"),
 )

@@ -383,10 +383,10 @@ def _data(run: LintContext, architecture: "Architecture", length: int | None) ->
 
     packs = run.value("data.packing", False)
     if _is_denoiser(run):
-        return Data("", (), (), (), None, None, None, None, 0, packs, *_drawn(run))
+        return Data("", (), (), (), None, None, None, None, None, 0, packs, *_drawn(run))
     pictures = within(architecture, length, seen(run, architecture))
     text = text_tokens(architecture, length, pictures)
-    return Data("", (), (), (), None, None, None, None, text, packs, *pictures)
+    return Data("", (), (), (), None, None, None, None, None, text, packs, *pictures)
 
 
 def _drawn(run: LintContext) -> tuple[int, int, int, int, int]:
