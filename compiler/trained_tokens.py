@@ -14,7 +14,9 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, File, Json
 
-_HELP: Final = "for answers alone: `--set data.loss_on=answers`; to mean it: `=all`"
+_HELP: Final = (
+    "`--set data.loss_on=answers` for answers alone, or `data.loss_on=all` if that is meant"
+)
 ANSWERS_ALONE: Final = "assistant_only_loss"
 """TRL's argument, in whose terms a target says what its program does (`File.defaults`)."""
 _CONVERSATIONS: Final = (None, "messages", "sharegpt", "alpaca")
