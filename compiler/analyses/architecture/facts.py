@@ -39,6 +39,11 @@ is known has a few hundred layers, the widest a few hundred experts."""
 T = TypeVar("T")
 
 
+_ALSO: Final[Mapping[str, str]] = {"num_experts": "num_local_experts"}
+"""Other names of keys, under which the config class of a release writes them: transformers 5.23.0
+models/qwen3_moe/configuration_qwen3_moe.py `attribute_map`."""
+
+
 class Fault(Struct, frozen=True):
     """One key of a config that cannot be used."""
 
@@ -98,8 +103,9 @@ class Facts(Struct, frozen=True):
 
     def get(self, key: str) -> Any:
         """Return the value as it is, or the class's default; None if there is neither."""
-        if key in self.values:
-            return self.values[key]
+        for name in (key, _ALSO.get(key, key)):
+            if name in self.values:
+                return self.values[name]
         default = DEFAULTS.get(self.family, _NOTHING).get(key)
         if default is not None:
             self.findings.assumed.append(self.path + key)
