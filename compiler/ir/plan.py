@@ -52,6 +52,14 @@ class GroupNotDecided(LookupError):
     """A pass read a group that no earlier pass decides: a bug in the pipeline's order."""
 
 
+class SlotNotSet(LookupError):
+    """A question needs a slot that no file sets."""
+
+    def __init__(self, slot: str) -> None:
+        super().__init__(slot)
+        self.slot = slot
+
+
 class Plan(Struct, frozen=True):
     """Every slot's value, by group."""
 

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from tunec.compiler.ir.plan import SlotNotSet
 from tunec.compiler.read import WRONG_SHAPE, found_plain, settle
 from tunec.compiler.target import Dialect, Entry, File, Json, Target
 from tunec.compiler.translate.carried_keys import CarriedKey, kept_in
-from tunec.compiler.translate.partial import Partial, SlotNotSet
+from tunec.compiler.translate.partial import Partial
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.statements import matters
 from tunec.schemas.frozen import replace

@@ -9,6 +9,7 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import invalid
+from tunec.compiler.ir.plan import SlotNotSet
 from tunec.compiler.ir.values import LEFT_OPEN, show
 from tunec.compiler.read import WRONG_SHAPE, found_plain, settle
 from tunec.compiler.requirements import Asked
@@ -16,7 +17,7 @@ from tunec.compiler.target import Dialect, Json, Target, refused
 from tunec.compiler.translate.admission import schema_of
 from tunec.compiler.translate.batch_faults import other_steps
 from tunec.compiler.translate.drafts import Draft, Row, undecided
-from tunec.compiler.translate.partial import Partial, SlotNotSet
+from tunec.compiler.translate.partial import Partial
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.written_targets import is_dialect
 from tunec.schemas.frozen import replace

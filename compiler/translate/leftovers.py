@@ -8,13 +8,14 @@ from msgspec import Struct
 
 from tunec.compiler.emit import schema
 from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.ir.plan import SlotNotSet
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.effective import default_of
 from tunec.compiler.read import WRONG_SHAPE, settle
 from tunec.compiler.target import Dialect, Entry, in_no_plan
-from tunec.compiler.translate.partial import Partial, SlotNotSet
+from tunec.compiler.translate.partial import Partial
 from tunec.compiler.translate.statements import dialect_of
 from tunec.schemas.caches import ByIdentity
 from tunec.schemas.source import start_of

@@ -6,20 +6,12 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 from msgspec import Struct, field
 
-from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.plan import Plan, SlotNotSet
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 
 _Answer = TypeVar("_Answer")
 
 _NOTHING: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType({})
-
-
-class SlotNotSet(LookupError):
-    """A question needs a slot that no file sets."""
-
-    def __init__(self, slot: str) -> None:
-        super().__init__(slot)
-        self.slot = slot
 
 
 class _Group:

@@ -9,7 +9,7 @@ from tunec.compiler.diagnostics.wording import shown
 from tunec.compiler.driver import Planned, emit_for
 from tunec.compiler.emit import schema
 from tunec.compiler.ir.extra import Extra
-from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.plan import Plan, SlotNotSet
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
@@ -21,7 +21,6 @@ from tunec.compiler.target import File, Target
 from tunec.compiler.translate.accounts import given_up, kept_apart
 from tunec.compiler.translate.carried_keys import is_its_own
 from tunec.compiler.translate.leftovers import Read, is_redundant, listed
-from tunec.compiler.translate.partial import SlotNotSet
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.written_targets import runner
 from tunec.schemas.dotted_paths import put

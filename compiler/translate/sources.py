@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.invariants import INVARIANTS, Invariant
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
+from tunec.compiler.ir.plan import SlotNotSet
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.ir.values import show
 from tunec.compiler.lints.context import LintContext
@@ -21,7 +22,7 @@ from tunec.compiler.translate.documents import documents_of
 from tunec.compiler.translate.examples import of_examples, without_their_scripts
 from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import Read, reads
-from tunec.compiler.translate.partial import Partial, SlotNotSet
+from tunec.compiler.translate.partial import Partial
 from tunec.compiler.translate.phrases import phrases_in
 from tunec.compiler.translate.python_scripts import complete_scripts, left_in_code, of_scripts
 from tunec.compiler.translate.scripts import is_given, unsettled, without_plan

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
+from tunec.compiler.ir.plan import SlotNotSet
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.read import WRONG_SHAPE, read_rows
 from tunec.compiler.target import Dialect, Entry, Target, in_every_plan, in_no_plan
-from tunec.compiler.translate.partial import Partial, SlotNotSet
+from tunec.compiler.translate.partial import Partial
 from tunec.schemas.frozen import replace
 
 _Row = tuple[Entry | None, Definition]

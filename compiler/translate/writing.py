@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from tunec.compiler.analyses.trainable import adapted_modules, name_modules
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.diagnostics.wording import joined
+from tunec.compiler.ir.plan import SlotNotSet
 from tunec.compiler.ir.values import show
 from tunec.compiler.lints.kinds import kind_of
 from tunec.compiler.read import WRONG_SHAPE, found_plain
@@ -25,7 +26,7 @@ from tunec.compiler.translate.faults import (
     nothing,
     with_more_memory,
 )
-from tunec.compiler.translate.partial import Partial, SlotNotSet
+from tunec.compiler.translate.partial import Partial
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.written_targets import is_dialect, new_places, with_places
 from tunec.compiler.unknown_releases import unsupported

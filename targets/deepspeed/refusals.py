@@ -1,10 +1,12 @@
 """Plans that DeepSpeed refuses or runs differently, although every key is well formed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from packaging.version import Version
+
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
-from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.plan import Plan, SlotNotSet
 from tunec.compiler.ir.slots import Optimizer
 from tunec.compiler.releases import parsed
 from tunec.compiler.target import Dialect
@@ -125,19 +127,34 @@ REFUSALS: Final = (
 )
 
 
+def refused(
+    program: str, known: Iterable[Refusal], plan: Plan, version: Version
+) -> Iterator[Diagnostic]:
+    """Yield an error for each combination in a plan that a version of a program does not run.
+
+    Of a plan that is known in part, what the known part says.
+    """
+    for each in known:
+        is_of_release = parsed(each.since) <= version < parsed(each.until)
+        labels = _labels(each, plan) if is_of_release else ()
+        if labels:
+            message = f"{program} does not run this plan: {each.text}"
+            yield Diagnostic("E0905", "error", message, labels, (each.source,), help=each.help)
+
+
+def _labels(refusal: Refusal, plan: Plan) -> tuple[Label, ...]:
+    """The slots of a refusal with their values; none if it does not apply."""
+    try:
+        said = refusal.slots if refusal.holds(plan) else ()
+        return tuple(Label(f"{slot} is {plan[slot]}", path=slot) for slot in said)
+    except SlotNotSet:
+        return ()
+
+
 def refusals(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
     """Yield an error for each combination in a plan that a version of DeepSpeed does not run."""
     version = dialect[PACKAGE]
-    for each in REFUSALS:
-        if parsed(each.since) <= version < parsed(each.until) and each.holds(plan):
-            yield Diagnostic(
-                "E0905",
-                "error",
-                f"deepspeed {version} does not run this plan: {each.text}",
-                tuple(Label(f"{slot} is {plan[slot]}", path=slot) for slot in each.slots),
-                (each.source,),
-                help=each.help,
-            )
+    yield from refused(f"deepspeed {version}", REFUSALS, plan, version)
 
 
 def left_to_script(plan: Plan) -> Iterator[Diagnostic]:

@@ -6,10 +6,10 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Plan
 from tunec.schemas.models.refusals import TAKEN_OUT
-from tunec.targets.deepspeed.refusals import Refusal
+from tunec.targets.deepspeed.refusals import Refusal, refused
 from tunec.targets.rows import has_images
 
 __all__ = [
@@ -106,15 +106,6 @@ def refusing(
     known = (*refusals, _taking_out(name), *comparing)
 
     def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
-        for each in known:
-            if Version(each.since) <= version < Version(each.until) and each.holds(plan):
-                yield Diagnostic(
-                    "E0905",
-                    "error",
-                    f"{name} does not run this plan: {each.text}",
-                    tuple(Label(f"{slot} is {plan[slot]}", path=slot) for slot in each.slots),
-                    (each.source,),
-                    help=each.help,
-                )
+        yield from refused(name, known, plan, version)
 
     return check

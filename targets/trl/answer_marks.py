@@ -43,7 +43,7 @@ _NEVER_MARKED: Final = re.compile(
 """Models whose own template has no marks (huggingface/trl#4879), and no variant in any release."""
 _HELP: Final = (
     "`--set data.chat_template=plain`, or the path of a template with `{% generation %}` and "
-    "`{% endgeneration %}` around an answer"
+    "`{% endgeneration %}` around an answer; or `data.loss_on=all`"
 )
 
 

@@ -190,3 +190,13 @@ def test_a_file_of_trl_with_what_its_recipes_have_becomes_another_trainers(other
     assert file.values[key] is value
     told = json.dumps([each.to_json() for each in result.diagnostics])
     assert all(key in told or key in file.values for key in LEFT)
+
+
+def test_a_refusal_is_told_though_another_needs_a_slot_that_no_file_sets():
+    """Answers that TRL does not find in Llama 3.1; whether it evaluates, say, is unknown."""
+    said = {**AXOLOTL, "base_model": "meta-llama/Llama-3.1-8B-Instruct", "train_on_inputs": False}
+    around = environment_of(READABLE, readers=("axolotl@0.19.0",), world=1)
+    asked = [TARGETS.resolve("trl@1.16.0")]
+    result = translate_texts({"axolotl.yaml": json.dumps(said)}, asked, READABLE, around)
+    (fault,) = (each for each in result.diagnostics if each.severity == "error")
+    assert (fault.id, "by marks" in fault.message) == ("E0905", True)
