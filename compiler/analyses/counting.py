@@ -60,6 +60,9 @@ class Counting(Struct, frozen=True):
     """Whether the count depends only on the values of an `Epoch`."""
     leaves_out: tuple[ObjectiveKind, ...] = ()
     """The objectives for which it leaves a sample out that is too long, instead of cutting it."""
+    leaves_out_unanswered: tuple[ObjectiveKind, ...] = ()
+    """The objectives for which it leaves a sample out that has no answer before the cut, where
+    answers alone bear the loss."""
 
 
 def count_whole_and_partial(epoch: Epoch, epochs: float) -> int:

@@ -94,12 +94,25 @@ def cut_tokens(lengths: Lengths, sequence: int) -> tuple[int, int]:
 
 def short_rows(lengths: Lengths, samples: int, sequence: int) -> Rows:
     """Those of `samples` samples that are no longer than `sequence`, projected from the lengths."""
+    longer, _ = cut_tokens(lengths, sequence)
+    return _kept_rows(lengths, samples, longer)
+
+
+def answered_rows(lengths: Lengths, samples: int, sequence: int) -> Rows:
+    """Those of `samples` samples whose answer begins before the cut, projected from the lengths.
+
+    All of them where no other is known.
+    """
+    left_out = samples_without_answer(lengths, sequence)
+    return _kept_rows(lengths, samples, left_out) if left_out else Rows(samples, is_exact=True)
+
+
+def _kept_rows(lengths: Lengths, samples: int, left_out: int) -> Rows:
     known = lengths.samples
     if known is None or not known:
         return Rows(samples, is_exact=False)
-    longer, _ = cut_tokens(lengths, sequence)
     is_exact = known == samples and not lengths.is_estimate
-    return Rows(samples * (known - longer) // known, is_exact)
+    return Rows(samples * (known - left_out) // known, is_exact)
 
 
 def samples_without_answer(lengths: Lengths, sequence: int) -> int:

@@ -8,7 +8,7 @@ from tunec.compiler.analyses.architecture.image_tokens import (
     image_tokens,
     vision_tokens,
 )
-from tunec.compiler.analyses.packing import cut_tokens, samples_without_answer
+from tunec.compiler.analyses.packing import Lengths, cut_tokens, samples_without_answer
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
@@ -88,16 +88,19 @@ def _cut(scribe: Scribe, sequence: int) -> None:
         f"{samples:,} of {lengths.samples:,} samples are longer than {sequence} tokens and will "
         f"be {'left out' if goes else 'truncated'}",
         "data.sequence" if data.sequence else "data",
-        notes=() if goes else (never_seen, *_emptied(samples_without_answer(lengths, sequence))),
+        notes=() if goes else (never_seen, *_emptied(scribe.facts, lengths, sequence)),
         help=f"raise data.sequence to {lengths.counts[-1][0]} to keep all of them",
     )
 
 
-def _emptied(samples: int) -> Iterator[str]:
+def _emptied(facts: Facts, lengths: Lengths, sequence: int) -> Iterator[str]:
+    samples = samples_without_answer(lengths, sequence)
+    goes = facts.spec.objective.kind in facts.counting.leaves_out_unanswered
     if samples:
         yield (
             f"{samples:,} samples have no answer before the cut: where the loss is of answers "
-            "alone, they teach nothing (`tunec data` names their lines)"
+            f"alone, they {'are left out' if goes else 'teach nothing'} (`tunec data` names their "
+            "lines)"
         )
 
 

@@ -10,7 +10,7 @@ from tunec.compiler.analyses.cadence import (
     steps_between,
 )
 from tunec.compiler.analyses.counting import Epoch
-from tunec.compiler.analyses.packing import Rows, packed_rows, short_rows
+from tunec.compiler.analyses.packing import Rows, answered_rows, packed_rows, short_rows
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
@@ -75,11 +75,22 @@ def _rows(facts: Facts, draft: Draft) -> Rows | None:
         return None
     if facts.lengths is not None and draft.objective.kind in facts.counting.leaves_out:
         return short_rows(facts.lengths, samples, draft.data.sequence)
+    if facts.lengths is not None and _leaves_out_unanswered(facts, draft):
+        return answered_rows(facts.lengths, samples, draft.data.sequence)
     if not draft.data.packing or facts.counting.packing == "joined":
         return Rows(samples, is_exact=True)
     if facts.lengths is None:
         return None
     return packed_rows(facts.lengths, samples, draft.data.sequence, facts.counting.packing)
+
+
+def _leaves_out_unanswered(facts: Facts, draft: Draft) -> bool:
+    """Whether samples are left out that have no answer before the cut."""
+    data, kind = draft.data, draft.objective.kind
+    if kind not in facts.counting.leaves_out_unanswered or data.packing or data.images:
+        return False
+    is_prompt = data.format == "prompt-completion" and data.loss_on is None
+    return kind != "sft" or data.loss_on == "answers" or is_prompt
 
 
 def _epoch(draft: Draft, rows: Rows) -> Epoch:

@@ -13,6 +13,7 @@ from tunec.compiler.target import Cannot, Dialect, Entry, File, Target, in_every
 from tunec.schemas.data_paths import FORMATS, Record
 from tunec.schemas.frozen import replace
 from tunec.schemas.objective_facts import OBJECTIVES
+from tunec.schemas.terms import ObjectiveKind
 from tunec.targets.answers import every_token
 from tunec.targets.chat_template import plain_template
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
@@ -154,9 +155,17 @@ def _check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
 def _counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
     """As the Trainer counts; a pair of which one answer is too long is left out.
 
-    trl 0.24.0 to 1.16.0 trainer/reward_trainer.py `_prepare_dataset`.
+    trl 0.24.0 to 1.16.0 trainer/reward_trainer.py `_prepare_dataset`. From 1.9 on a sample or pair
+    is left out, too, whose prompt fills the sequence: sft_trainer.py, dpo_trainer.py
+    `_prepare_dataset`.
     """
-    return replace(counting(dialect, passed), leaves_out=("reward",))
+    drops: tuple[ObjectiveKind, ...] = ("sft", "dpo") if dialect[TRL] >= _DROPS_UNANSWERED else ()
+    counts = counting(dialect, passed)
+    return replace(counts, leaves_out=("reward",), leaves_out_unanswered=drops)
+
+
+_DROPS_UNANSWERED: Final = Version("1.9")
+"""The first release that drops what bears no loss; 1.8.0 trains on it."""
 
 
 TARGET: Final = Target(

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trl import pack_dataset
 
-from tunec.compiler.analyses.packing import Lengths, cut_tokens, packed_rows, short_rows
+from tunec.compiler.analyses.packing import (
+    Lengths,
+    answered_rows,
+    cut_tokens,
+    packed_rows,
+    short_rows,
+)
 
 STRATEGIES = ("bfd", "bfd_split", "wrapped")
 
@@ -80,3 +86,12 @@ def test_samples_that_are_too_long_are_left_out_of_the_rows():
     assert short_rows(lengths, 80, 250).count == 50
     assert not short_rows(lengths, 80, 250).is_exact
     assert not short_rows(Lengths(((100, 8),), is_mean=True), 8, 50).is_exact
+
+
+def test_samples_without_an_answer_are_left_out_of_the_rows():
+    lengths = Lengths(((100, 5), (300, 3)), answers=((90, 6), (260, 2)))
+    assert (found := answered_rows(lengths, 8, 260)) == answered_rows(lengths, 8, 91)
+    assert (found.count, found.is_exact) == (6, True)
+    assert answered_rows(lengths, 8, 261).count == 8
+    assert answered_rows(lengths, 80, 200).count == 60
+    assert not answered_rows(lengths, 80, 200).is_exact

@@ -229,6 +229,12 @@ def test_lengths_of_a_spec_are_measured_kept_and_used(tunec, trained, folder):
     planned = tunec("plan", spec, "--set", "data.lengths=lengths.json", "--format", "json")
     assert json.loads(planned.out)["plan"]["schedule.steps"] == 2
     assert "2 samples have no answer before the cut" in planned.out
+    small = ("data.lengths=lengths.json", "data.loss_on=answers", "batch.global=2")
+    sets = [word for each in small for word in ("--set", each)]
+    steps = {"trl@1.8": 4, "trl@1.16.0": 3, "axolotl": 4}
+    for target, expected in steps.items():
+        planned = tunec("plan", spec, *sets, "--set", f"targets=[{target}]", "--format", "json")
+        assert json.loads(planned.out)["plan"]["schedule.steps"] == expected, target
     again = ("data", trained / "train.jsonl", "--model", "meta-llama/Llama-3.2-1B")
     same = tunec(*again, "--tokenizer", folder, "--check", kept)
     assert (same.code, "as measured" in same.err) == (0, True)
