@@ -9,12 +9,21 @@ from collections.abc import Mapping
 from typing import Final
 
 PLAIN: Final = """\
+{%- macro words(content) %}
+    {%- if content is string %}
+        {{- content }}
+    {%- else %}
+        {%- for part in content if part['type'] == 'text' %}
+            {{- part['text'] }}
+        {%- endfor %}
+    {%- endif %}
+{%- endmacro %}
 {{- bos_token }}
 {%- for message in messages %}
     {%- if message['role'] == 'assistant' %}
-        {{- 'Assistant: ' + message['content'] | trim + eos_token + '\\n\\n' }}
+        {{- 'Assistant: ' + words(message['content']) | trim + eos_token + '\\n\\n' }}
     {%- else %}
-        {{- message['role'] | capitalize + ': ' + message['content'] | trim + '\\n\\n' }}
+        {{- message['role'] | capitalize + ': ' + words(message['content']) | trim + '\\n\\n' }}
     {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}
@@ -22,8 +31,9 @@ PLAIN: Final = """\
 {%- endif %}
 """
 """It needs no token that the tokenizer lacks: roles are words, and an answer ends with the
-tokenizer's own end token, at which generation stops."""
-_ANSWER: Final = "message['content'] | trim + eos_token"
+tokenizer's own end token, at which generation stops. TRL hands a model that sees the words of each
+message as a part of its own (trl 1.16.0 data_utils.py `prepare_multimodal_messages`)."""
+_ANSWER: Final = "words(message['content']) | trim + eos_token"
 PLAIN_WITH_MARKS: Final = PLAIN.replace(
     f"{{{{- 'Assistant: ' + {_ANSWER} + '\\n\\n' }}}}",
     f"{{{{- 'Assistant: ' }}}}{{% generation %}}{{{{- {_ANSWER} }}}}{{% endgeneration %}}"

@@ -108,16 +108,25 @@ def test_the_template_is_named_by_its_path(tmp_path, target, key, given, path):
     assert any(each.name == "chat_template.jinja" for each in files) is (given == "plain")
 
 
+def in_parts(messages):
+    """Messages as programs write them for models that see."""
+    return [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in messages]
+
+
 @pytest.mark.parametrize("target", ["trl", "axolotl"])
-def test_the_plain_template_names_roles_and_ends_answers(tmp_path, target):
+@pytest.mark.parametrize("written", [list, in_parts])
+def test_the_plain_template_names_roles_and_ends_answers(tmp_path, target, written):
     files = compiled(tmp_path, target, chat_template="plain").artifacts[target]
     text = next(each.text for each in files if each.name == "chat_template.jinja")
     tokens = {"bos_token": "<s>", "eos_token": "</s>"}
     said, answers = render_jinja_template(
-        [SAID, SAID[:2]], chat_template=text, return_assistant_tokens_mask=True, **tokens
+        [written(SAID), written(SAID[:2])],
+        chat_template=text,
+        return_assistant_tokens_mask=True,
+        **tokens,
     )
     (asked,), _ = render_jinja_template(
-        [SAID[:2]], chat_template=text, add_generation_prompt=True, **tokens
+        [written(SAID[:2])], chat_template=text, add_generation_prompt=True, **tokens
     )
     assert asked == "<s>System: Be brief.\n\nUser: 1 + 1?\n\nAssistant:"
     assert said[0] == f"{asked} 2</s>\n\n"
