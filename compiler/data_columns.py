@@ -42,6 +42,7 @@ def unread_columns(loaded: Loaded, plan: Plan, target: Target) -> Iterator[Diagn
             f"{target.name} reads {joined(map(_described, known), 'or')}, and the first record of "
             f"{path} has {quoted(list(record)[:12], 'and') or 'nothing'}",
             (Label("this data", path="data.train"),),
+            tuple(filter(None, (each.why for each in known))),
             help=_remedy(record, plan, target),
         )
 
@@ -170,7 +171,8 @@ def is_conversation(record: Mapping[str, Any]) -> bool:
 
 
 def _fits(known: Record, record: Mapping[str, Any]) -> bool:
-    return all(_is_of(known.kind, record.get(each)) for each in known.columns)
+    held = all(_is_of(known.kind, record.get(each)) for each in known.columns)
+    return held and all(_is_of("text", record.get(each)) for each in known.texts)
 
 
 def _is_of(kind: str, value: Any) -> bool:
@@ -197,4 +199,5 @@ _KINDS: Final = {
 
 
 def _described(known: Record) -> str:
-    return f"{quoted(known.columns, 'with')}{_KINDS[known.kind]}"
+    beside = f", beside {quoted(known.texts, 'and')} as texts" if known.texts else ""
+    return f"{quoted(known.columns, 'with')}{_KINDS[known.kind]}{beside}"

@@ -41,6 +41,10 @@ class Record(Struct, frozen=True):
     kind: Literal["any", "chat", "dialogue", "turns", "text"] = "any"
     """The content of each column: lists of messages with `role` and `content`, such lists with the
     question in them, lists with `from` and `value`, or texts."""
+    texts: tuple[str, ...] = ()
+    """Further columns, which hold texts."""
+    why: str = ""
+    """What reads the columns so, where it is not the program itself."""
     renames: bool = True
     """Whether the program makes a user of a human, and an assistant of a gpt; otherwise the chat
     template meets the names that the data has."""

@@ -30,6 +30,7 @@ from tunec.targets.rows import (
     row,
     scores_texts,
 )
+from tunec.targets.scripts.trl_rewards import rewarded_record
 
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
 _COLLATORS: Final = "axolotl 0.13.2 to 0.19.0 core/builders/causal.py `build_collator`"
@@ -117,7 +118,7 @@ def records(plan: Plan) -> tuple[Record, ...]:
     prompt_strategies/bradley_terry/chat_template.py `BTChatTemplateStrategy` reads texts.
     """
     if is_rewarded(plan):
-        return (Record(("prompt",)),)
+        return (rewarded_record(plan),)
     if plan.data.format == "prompt-completion":
         return (Record(("prompt", "completion"), "text"),)  # prompt_strategies/user_defined.py
     if is_supervised(plan):

@@ -5,9 +5,9 @@ from typing import Final
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.axolotl.model import FP8
 from tunec.targets.axolotl.packages import WRITTEN
-from tunec.targets.axolotl.rewards import OWN_REWARDS
 from tunec.targets.rows import has_adapter, is_quantised, is_rewarded, is_supervised, splits_groups
 from tunec.targets.scripts.refusals import Refusal, seen_by_own_classes
+from tunec.targets.scripts.trl_rewards import OWN_REWARDS
 
 _LOADER: Final = "axolotl 0.13.2 to 0.19.0 loaders/model.py"
 

@@ -9,6 +9,7 @@ from tunec.targets.axolotl.adapter import write_kind
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.read_only import split_names
 from tunec.targets.rows import is_rewarded, row
+from tunec.targets.scripts.trl_rewards import OWN_REWARDS, PACKAGE
 
 _TRL: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/trl.py `TRLConfig`"
 _VLLM: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/vllm.py `VllmConfig`"
@@ -75,21 +76,17 @@ def _write_reference(plan: Plan) -> Mapping[str, Json]:
     return {BETA: plan.objective.beta, **write_kind(plan)}
 
 
-_OWN: Final = "trl.rewards."
-"""The package of TRL's own rewards, for a program that only accepts import paths."""
-OWN_REWARDS: Final = ("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward")
-"""The rewards in trl 0.27.0 to 1.9.0 rewards/__init__.py whose construction takes no argument."""
 _REWARDS: Final = "trl.reward_funcs"
 
 
 def _write_rewards(plan: Plan) -> Mapping[str, Json]:
     named = plan.objective.rewards
-    return {_REWARDS: [f"{_OWN}{each}" if each in OWN_REWARDS else each for each in named]}
+    return {_REWARDS: [f"{PACKAGE}{each}" if each in OWN_REWARDS else each for each in named]}
 
 
 def _read_rewards(found: Mapping[str, Json]) -> Mapping[str, Any]:
     names = split_names(found.get(_REWARDS))
-    short = ((each, each.removeprefix(_OWN)) for each in names)
+    short = ((each, each.removeprefix(PACKAGE)) for each in names)
     own = tuple(name if name in OWN_REWARDS else each for each, name in short)
     return {"objective.rewards": own} if own else {}
 

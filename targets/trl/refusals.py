@@ -5,18 +5,14 @@ from typing import Final
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.rows import splits_groups
 from tunec.targets.scripts.refusals import Refusal, seen_by_own_classes
+from tunec.targets.scripts.trl_rewards import OWN_REWARDS
 
 
 def _precomputes(plan: Plan) -> bool:
     return plan.objective.reference == "precomputed"
 
 
-_OWN_REWARDS: Final = frozenset(
-    {
-        *("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward"),
-        "get_soft_overlong_punishment",
-    }
-)
+_OWN_REWARDS: Final = (*OWN_REWARDS, "get_soft_overlong_punishment")
 
 
 def _rewards_by_nobody(plan: Plan) -> bool:

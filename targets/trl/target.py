@@ -28,6 +28,7 @@ from tunec.targets.huggingface.sft import SFT
 from tunec.targets.huggingface.target import CANNOT, compute_dtype
 from tunec.targets.huggingface.training import optimizer_packages
 from tunec.targets.scripts.refusals import refusing
+from tunec.targets.scripts.trl_rewards import rewarded_record
 from tunec.targets.trainers import (
     evaluating_by_loss,
     reading_formats,
@@ -120,7 +121,10 @@ def _records(plan: Plan) -> tuple[Record, ...]:
 
     trl 1.16.0 docs/source/dataset_formats.md; data_utils.py `maybe_convert_to_chatml`.
     """
-    columns = OBJECTIVES[plan.objective.kind].columns
+    facts = OBJECTIVES[plan.objective.kind]
+    columns = facts.columns
+    if facts.generates:
+        return (replace(rewarded_record(plan), renames=False),)
     if columns:
         return (Record(columns, renames=False),)
     if plan.data.format is not None:

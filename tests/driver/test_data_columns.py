@@ -105,6 +105,27 @@ def test_what_is_rewarded_is_asked_by_texts_or_messages(tmp_path, record, is_rea
     assert (told(tmp_path, "ms-swift", objective) == []) is is_read
 
 
+CHAT, SOLVED = {"prompt": SAID[:1]}, {"solution": "2"}
+
+
+@pytest.mark.parametrize("target", ["trl", "axolotl"])
+@pytest.mark.parametrize(
+    ("reward", "record", "is_read"),
+    [
+        ("think_format_reward", {"prompt": "1 + 1?"}, False),
+        ("think_format_reward", CHAT, True),
+        ("accuracy_reward", CHAT, False),
+        ("accuracy_reward", CHAT | SOLVED, True),
+        ("mine.short", {"prompt": "1 + 1?"}, True),
+    ],
+)
+def test_what_rewards_of_trl_read_is_there(tmp_path, target, reward, record, is_read):
+    (tmp_path / "train.jsonl").write_text(json.dumps(record), "utf-8")
+    found = told(tmp_path, target, {"grpo": {"rewards": [reward]}})
+    assert (found == []) is is_read
+    assert all(each.notes[0].startswith(reward) for each in found)
+
+
 def test_a_list_of_records_is_looked_at_too(tmp_path):
     (tmp_path / "train.json").write_text(json.dumps([FORMS["text"]], indent=2), "utf-8-sig")
     (found,) = told(tmp_path, "axolotl", train="train.json")

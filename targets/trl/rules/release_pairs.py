@@ -11,6 +11,7 @@ from tunec.compiler.lints.facts.key_releases import not_yet
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.schemas.frozen import replace
+from tunec.targets.scripts.trl_rewards import OWN_REWARDS
 
 _STAGE_3: Final = "deepspeed:zero_optimization.stage=3"
 
@@ -137,10 +138,7 @@ _UNGATHERED: Final = Row(
     effective=(f"({_STAGE_3})",),
 )
 _METHODS: Final = ("sft", "dpo", "kto", "grpo", "rloo", "reward")
-_REWARDS: Final = (
-    *("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward"),
-    "get_soft_overlong_punishment",
-)
+_REWARDS: Final = (*OWN_REWARDS, "get_soft_overlong_punishment")
 """trl 0.18.0 to 1.16.0 scripts/grpo.py `reward_funcs_registry`: the latest has all of them."""
 _KTO_ALONE: Final = "Only KTO loss is supported with liger-kernel"
 _LIGER_AND_PEFT: Final = "Liger DPO loss is not implemented for PEFT models"
