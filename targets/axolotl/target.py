@@ -174,6 +174,12 @@ _CANNOT: Final = {
         "Axolotl trains models that write text", True, ("causal-lm", "vision-language")
     ),
     "adapter.dropout": NO_DROPOUT_FOR_PAIRS,
+    "adapter.frozen": Cannot(
+        "its keys name what is trained, by patterns of weights' names (unfrozen_parameters), or "
+        "freeze all that sees and hears (freeze_mm_modules); tunec writes neither",
+        loses=True,
+        harmless=((),),
+    ),
     "loss.path": Cannot(
         "TRL's trainers of pairs and answers compute all logits at once", True, ("full",)
     ),
