@@ -167,6 +167,10 @@ _FSDP_OF_PACKED: Final = Way(
         "the host"
     ),
 )
+_FSDP_OF_PACKED_BY_PEFT: Final = Way(
+    0, (*_FSDP_OF_PACKED.settings, "software.peft=0.20.0"), _FSDP_OF_PACKED.cost
+)
+"""With the last release of PEFT that saves adapters below FSDP 1's wrappers."""
 _FSDP_OF_PACKED_BY_TRL: Final = Way(
     0, (*_FSDP_OF_PACKED.settings, "software.trl=0.27.2"), _FSDP_OF_PACKED.cost
 )
@@ -249,7 +253,8 @@ def _sharded(facts: Facts) -> Kind:
     if asked not in (None, "fsdp"):
         return []
     packed = facts.spec.method.qlora is not None
-    released = (_FSDP_OF_PACKED, _FSDP_OF_PACKED_BY_TRL) if packed else ()
+    every = (_FSDP_OF_PACKED, _FSDP_OF_PACKED_BY_PEFT, _FSDP_OF_PACKED_BY_TRL)
+    released = every if packed else ()
     return [*([_FSDP] if asked is None else []), *released]
 
 
