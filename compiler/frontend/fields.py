@@ -117,7 +117,7 @@ _NEAR: Final = 0.72
 """Likeness from which a field is suggested for a word with another beginning: `neftune` (0.67) is
 no typo for `tunec`, while `alfa` (0.67) is one for `alpha`."""
 _NEAR_WITH_SAME_START: Final = 0.65
-"""The same for a word with the same first two letters: `scale` (0.62) is no typo for `schedule`."""
+"""For a word with the same first two letters: `scale` (0.62) is no typo for `schedule`."""
 
 
 def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diagnostic:

@@ -39,7 +39,7 @@ PLAIN_WITH_MARKS: Final = PLAIN.replace(
     f"{{{{- 'Assistant: ' }}}}{{% generation %}}{{{{- {_ANSWER} }}}}{{% endgeneration %}}"
     "{{- '\\n\\n' }}",
 )
-"""The same text, with transformers' marks around each answer, which plain Jinja does not know."""
+"""`PLAIN` with transformers' marks around each answer, which plain Jinja does not know."""
 _WITHOUT: Final[Mapping[str, str]] = {
     name.lower(): source
     for name, source in {
