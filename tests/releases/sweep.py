@@ -30,7 +30,7 @@ _NVME: Final = (
     "pin: {zero.stage: 3, zero.offload_optimizer: nvme, zero.offload_param: nvme, "
     "zero.nvme_path: /nvme}"
 )
-_REWARDED: Final = "objective: {grpo: {rewards: [think_format_reward], completion: 512, beta: %s}}"
+_REWARDED: Final = "objective: {grpo: {rewards: [mine.brevity], completion: 512, beta: %s}}"
 
 SPECS: Final[Mapping[str, str]] = {
     "full on one device": spec("a100-80g-x1", "full", model="llama-3.2-1b"),
