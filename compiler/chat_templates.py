@@ -81,7 +81,8 @@ def _conversations(loaded: Loaded, plan: Plan, target: Target) -> str | None:
     """The first training data that holds conversations, by its first record or by its format."""
     spec = loaded.spec
     said = spec.data.format if spec is not None else None
-    kinds = {each.kind for each in target.records(plan)}
+    # What a reward needs says nothing of data that was not read.
+    kinds = {each.kind for each in target.records(plan) if not each.why}
     is_said = said in ("messages", "sharegpt") or (bool(kinds) and kinds <= _TURNS)
     for path in training_data(plan):
         record = first_record(path, loaded.base)

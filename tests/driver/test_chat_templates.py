@@ -160,3 +160,8 @@ def test_a_template_without_conversations_is_refused(tmp_path, model, data):
 def test_a_base_model_is_told_where_its_answers_end(tmp_path, model, data, end):
     (sft, *_) = compiled(tmp_path, "trl", record=None, model=model, **data).artifacts["trl"]
     assert sft.values.get("eos_token") == end
+
+
+def test_what_a_reward_reads_says_nothing_of_data_that_is_not_read(tmp_path):
+    rewarded = {"grpo": {"rewards": ["accuracy_reward"], "samples": 8}}
+    assert compiled(tmp_path, "trl", record=None, objective=rewarded).ok
