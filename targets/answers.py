@@ -17,9 +17,7 @@ from tunec.schemas.terms import LossOn
 Values = Mapping[str, Json]
 SLOT: Final = "data.loss_on"
 KEY: Final = "assistant_only_loss"
-TRL: Final = "trl 0.19.1 to 1.16.0 trainer/sft_config.py `SFTConfig`"
-
-
+_TRL: Final = "trl 0.19.1 to 1.16.0 trainer/sft_config.py `SFTConfig`"
 UNSAID: Final = ((ALWAYS, {SLOT: None}),)
 """A file without the key leaves it to its program."""
 
@@ -62,7 +60,7 @@ def answers_by(key: str, usual: Json, other: Json, source: str, *, usually: bool
         return None if found[KEY] is usually else {key: other}
 
     row = _row(key, {"answers": answers, "all": every}, source)
-    return Answers(row, does, (Carry((KEY,), taken, f"{source}; {TRL}"),))
+    return Answers(row, does, (Carry((KEY,), taken, f"{source}; {_TRL}"),))
 
 
 def only_answers(trainer: str) -> Mapping[str, Cannot]:

@@ -27,12 +27,7 @@ def _format(scribe: Scribe) -> None:
             f"it is of data for models that write text, not of {models_of(kind)}",
         )
     elif given is not None and objective != "sft":
-        scribe.error(
-            "E0802",
-            f"data.format does not fit this objective: {objective} reads columns of its own",
-            "data.format",
-            help="remove data.format",
-        )
+        _misfit_of_objective(scribe, "data.format", f"{objective} reads columns of its own")
     elif (
         given not in (None, "messages") and kind == "vision-language" and images_of_a_sample(scribe)
     ):
@@ -72,12 +67,7 @@ def _loss_on(scribe: Scribe) -> None:
     if given is not None and kind not in ("causal-lm", "vision-language"):
         misfit(scribe, "data.loss_on", f"{models_of(kind)} has no tokens to choose from")
     elif given is not None and objective != "sft":
-        scribe.error(
-            "E0802",
-            f"data.loss_on does not fit this objective: {objective} learns from answers",
-            "data.loss_on",
-            help="remove data.loss_on",
-        )
+        _misfit_of_objective(scribe, "data.loss_on", f"{objective} learns from answers")
     elif given == "answers" and is_text:
         scribe.error(
             "E0802",
@@ -88,8 +78,7 @@ def _loss_on(scribe: Scribe) -> None:
     why = as_given(intent.data, "loss_on", "not given: as the trainer takes them by default")
     if is_text and given == "all":
         why = "a text has no other tokens"
-    said = None if is_text else given
-    scribe.say("data.loss_on", said, why, spec("data.loss_on"))
+    scribe.say("data.loss_on", None if is_text else given, why, spec("data.loss_on"))
 
 
 def models_of(kind: str) -> str:
@@ -104,6 +93,12 @@ def misfit(scribe: Scribe, at: str, why: str, otherwise: str = "") -> None:
     """Report a field of the data that the model cannot have, and what to do instead."""
     message = f"{at} does not fit this model: {why}"
     scribe.error("E0802", message, at, help=f"remove {at}{otherwise}")
+
+
+def _misfit_of_objective(scribe: Scribe, at: str, why: str) -> None:
+    """Report a field of the data that is for given texts alone."""
+    message = f"{at} does not fit this objective: {why}"
+    scribe.error("E0802", message, at, help=f"remove {at}")
 
 
 def images_of_a_sample(scribe: Scribe) -> int:
