@@ -95,7 +95,8 @@ def _cut(scribe: Scribe, sequence: int) -> None:
 
 def _emptied(facts: Facts, lengths: Lengths, sequence: int) -> Iterator[str]:
     samples = samples_without_answer(lengths, sequence)
-    goes = facts.spec.objective.kind in facts.counting.leaves_out_unanswered
+    drops = facts.spec.objective.kind in facts.counting.leaves_out_unanswered
+    goes = drops and not facts.spec.data.packing  # of packed samples none is dropped
     if samples:
         yield (
             f"{samples:,} samples have no answer before the cut: where the loss is of answers "

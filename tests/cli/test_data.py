@@ -235,6 +235,10 @@ def test_lengths_of_a_spec_are_measured_kept_and_used(tunec, trained, folder):
     for target, expected in steps.items():
         planned = tunec("plan", spec, *sets, "--set", f"targets=[{target}]", "--format", "json")
         assert json.loads(planned.out)["plan"]["schedule.steps"] == expected, target
+    sets += ["--set", "targets=[trl@1.16.0]"]
+    assert "alone, they are left out" in tunec("plan", spec, *sets, "--format", "json").out
+    packed = tunec("plan", spec, *sets, "--set", "data.packing=true", "--format", "json")
+    assert "alone, they teach nothing" in packed.out
     again = ("data", trained / "train.jsonl", "--model", "meta-llama/Llama-3.2-1B")
     same = tunec(*again, "--tokenizer", folder, "--check", kept)
     assert (same.code, "as measured" in same.err) == (0, True)
