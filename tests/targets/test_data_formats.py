@@ -44,6 +44,19 @@ def test_llamafactory_is_told_the_columns(form, formatting, columns):
     assert (said["formatting"], said["columns"]) == (formatting, columns)
 
 
+_TAGS = {"user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
+"""Those of a set without a block of tags: llamafactory 0.9.5 data/parser.py `DatasetAttr`."""
+
+
+@pytest.mark.parametrize(
+    ("form", "speakers"),
+    [(None, ("user", "assistant", "system")), ("sharegpt", ("human", "gpt", "system"))],
+)
+def test_llamafactory_takes_conversations_of_every_speaker(form, speakers):
+    tags = written("llamafactory", form, "dataset_info.json")["train"].get("tags", _TAGS)
+    assert tuple(tags.get(each) for each in _TAGS) == speakers
+
+
 @pytest.mark.parametrize(
     ("target", "refused"),
     [
