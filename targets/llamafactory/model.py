@@ -11,7 +11,7 @@ from tunec.schemas.frozen import replace
 from tunec.targets.llamafactory import user_data
 from tunec.targets.llamafactory.datasets import NAMES, is_explained
 from tunec.targets.llamafactory.packages import WRITTEN
-from tunec.targets.llamafactory.templates import template_names, templates_of
+from tunec.targets.llamafactory.templates import ENDS_ONCE, template_names, templates_of
 from tunec.targets.read_only import named_word, observed, split_names
 from tunec.targets.rows import (
     TRAINING_DATA,
@@ -172,9 +172,15 @@ def _packing(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def template_of(plan: Plan, release: str) -> str | None:
-    """The template of a model in a release; None: it is built from the tokenizer's own."""
+    """The template of a model in a release; None: it is built from the tokenizer's own.
+
+    Where all tokens are learned, one that takes them goes before one that takes answers alone.
+    """
     known = template_names(release)
-    return next((each for each in templates_of(plan.model.path) if each in known), None)
+    fitting = [each for each in templates_of(plan.model.path) if each in known]
+    if plan.data.loss_on == "all":
+        fitting.sort(key=lambda each: each in ENDS_ONCE)
+    return next(iter(fitting), None)
 
 
 def _template(release: str, until: str | None = None) -> Entry:

@@ -5,16 +5,18 @@ from typing import Final
 
 from packaging.version import Version
 
+from tunec.compiler.frontend.names import is_written_as_path
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.huggingface.text_layers import names_in_the_text
 from tunec.targets.llamafactory.model import template_of
 from tunec.targets.llamafactory.packages import RELEASES, WRITTEN
-from tunec.targets.llamafactory.templates import sees
+from tunec.targets.llamafactory.templates import ENDS_ONCE, sees
 from tunec.targets.rows import has_adapter, has_images, in_four_bits
 from tunec.targets.scripts.launchers import refusing_rank_flag
 from tunec.targets.scripts.refusals import TEXT_ALONE, Refusal, read_by_omegaconf
 
 _TEMPLATE: Final = "llamafactory.template"
+_WRITTEN: Final = RELEASES[RELEASES.index(WRITTEN) :]
 
 
 def _is_pattern(plan: Plan) -> bool:
@@ -68,6 +70,55 @@ def _named_template(plan: Plan) -> str:
     return next((value.strip('"') for key, _, value in passed if key == _TEMPLATE), "")
 
 
+_LONE_SYSTEM: Final = frozenset(
+    {"gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text"}
+    | {"qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text"}
+)
+"""Families whose own templates refuse a system message alone, or write nothing for it."""
+
+
+def _is_unmade(plan: Plan, release: str) -> bool:
+    """Whether the tokenizer of a folder has a template that is not known by the folder's name."""
+    is_known = _named_template(plan) or template_of(plan, release)
+    talks = plan.data.format not in ("alpaca", "prompt-completion", "text")
+    is_folder = is_written_as_path(plan.model.path)
+    return is_folder and talks and not is_known and plan.model.family in _LONE_SYSTEM
+
+
+def _makes(release: str, until: str) -> Refusal:
+    return Refusal(
+        ("model.path", "model.family"),
+        "it knows a template by the name of the model, and of one of another name it makes it by "
+        "writing a system message alone, which the template of this family does not take",
+        lambda plan: _is_unmade(plan, release),
+        f"llamafactory {release} data/template.py `parse_template`: System role not supported; No "
+        "user query found in messages; A placeholder is required",
+        "name the template of its kind, as `extra: {llamafactory: {template: gemma2}}` or "
+        "`qwen3_5`, or the folder like the model on the Hub",
+        since=release,
+        until=until,
+    )
+
+
+def _ends_once(plan: Plan, release: str) -> bool:
+    """Whether the template of a release takes the loss over answers alone."""
+    return (_named_template(plan) or template_of(plan, release)) in ENDS_ONCE
+
+
+def _learns_all(release: str, until: str) -> Refusal:
+    return Refusal(
+        ("data.loss_on", "model.path"),
+        "with this model's template, which ends the last turn alone, it takes the loss over "
+        "answers and nothing else",
+        lambda plan: plan.data.loss_on == "all" and _ends_once(plan, release),
+        f"llamafactory {release} data/template.py `get_template_and_fix_tokenizer`: Current "
+        "template does not support `train_on_prompt`",
+        "set data.loss_on to answers, or compile to trl",
+        since=release,
+        until=until,
+    )
+
+
 def _stays_as_stored(plan: Plan) -> bool:
     """Whether the frozen part computes in the dtype of its file, which may differ from fp32."""
     return plan.precision.compute == "fp32" and has_adapter(plan)
@@ -118,6 +169,7 @@ REFUSALS: Final = (
         "name the template of its kind, as `extra: {llamafactory: {template: qwen2_vl}}`, or "
         f"compile to trl; {TEXT_ALONE}",
     ),
+    *(make(*each) for make in (_learns_all, _makes) for each in pairwise((*_WRITTEN, "1"))),
     Refusal(
         ("precision.compute", "adapter.kind"),
         "it loads the frozen part in the dtype of its file, and has no key for another",

@@ -105,6 +105,17 @@ _SEEING: Final = frozenset(
 )
 
 
+ENDS_ONCE: Final = frozenset(
+    {"baichuan", "baichuan2", "bailing", "bailing_v2", "breeze", "chatglm2", "chatglm3"}
+    | {"codegeex4", "dots_ocr", "falcon", "fewshot", "gemma2", "glm4", "glm4_7", "glm4_moe"}
+    | {"glm4_5v", "glm4v", "glm_ocr", "glmz1", "gpt_oss", "index", "solar", "yi_vl", "aeva"}
+)
+"""Templates that put the end token behind the last turn alone: `train_on_prompt` is refused.
+
+llamafactory 0.9.3 to 0.9.5 data/template.py `get_template_and_fix_tokenizer`: `efficient_eos`.
+"""
+
+
 def templates_of(repository: str) -> tuple[str, ...]:
     """The templates that fit a chat model; none if it is unknown."""
     name = f"/{repository.rpartition('/')[2].lower()}"

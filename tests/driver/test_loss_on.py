@@ -57,6 +57,25 @@ def test_unsloth_is_told_in_its_own_words():
 
 
 @pytest.mark.parametrize(
+    ("model", "loss_on", "template"),
+    [
+        ("google/gemma-2-2b-it", "answers", "gemma2"),
+        ("google/gemma-2-2b-it", "all", "gemma"),
+        ("THUDM/GLM-4-9B-0414", "answers", "glm4"),
+        ("THUDM/GLM-4-9B-0414", "all", None),
+    ],
+)
+def test_a_template_that_ends_once_takes_answers_alone(model, loss_on, template):
+    found = compiled("llamafactory", model, loss_on=loss_on)
+    if template is None:
+        (told,) = [each for each in found.diagnostics if each.severity == "error"]
+        assert "over answers and nothing else" in told.message
+    else:
+        assert found.ok
+        assert said(found, "template") == {"template": template}
+
+
+@pytest.mark.parametrize(
     ("target", "data", "id", "word"),
     [
         ("nemo-automodel", {"loss_on": "all"}, "E0901", "answers alone"),

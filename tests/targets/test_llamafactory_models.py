@@ -34,10 +34,10 @@ def test_every_chat_model_of_the_catalogue_has_the_template_that_its_page_offers
     assert given == {name: (offered[name],) for name in known}
 
 
-def compiled(model: str, software: dict[str, str] | None = None):
+def compiled(model, software: dict[str, str] | None = None, **more):
     data = {"train": "train.jsonl", "samples": 5000, "sequence": 2048}
     spec = {"tunec": 1, "model": model, "hardware": "h100-80g-x1", "method": "lora", "data": data}
-    spec |= {"software": software or {}}
+    spec |= {"software": software or {}, **more}
     return compile_spec(load_mapping(spec), [REGISTRY.resolve("llamafactory")], repairing=False)
 
 
@@ -61,3 +61,18 @@ def test_a_model_brings_the_release_that_has_it(model, template, release):
 def test_a_release_that_the_spec_names_is_kept_and_refused():
     found = compiled("Qwen/Qwen3.5-4B", {"transformers": "4.57.6"})
     assert [each.id for each in found.diagnostics if each.severity == "error"] == ["E0608"]
+
+
+def of_another_name(model: str, name: str = "./mine"):
+    """A catalogue's model in a folder."""
+    return {"path": name, "config": dict(card(model).config)}
+
+
+@pytest.mark.parametrize("model", ["google/gemma-2-2b-it", "google/gemma-3-1b-it"])
+def test_a_template_that_takes_no_system_message_alone_has_to_be_named(model):
+    mine = of_another_name(model)
+    (told,) = [each for each in compiled(mine).diagnostics if each.severity == "error"]
+    assert "writing a system message alone" in told.message
+    assert compiled(mine, extra={"llamafactory": {"template": "gemma2"}}).ok
+    assert compiled(of_another_name(model, f"./{model.rpartition('/')[2]}")).ok
+    assert compiled(of_another_name("Qwen/Qwen2.5-7B-Instruct")).ok

@@ -19,12 +19,18 @@ from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
+from tunec.targets.llamafactory.templates import ENDS_ONCE
 
 _POLICY: Final = "its adapter is added to the policy"
 _ONE: Final = "each is a separate optimizer"
 _PAIRS: Final = (
     Pair("max_samples", "streaming", "the samples of a stream are not counted"),
     Pair("mask_history", "train_on_prompt", "the first trains on the last turn, the other on all"),
+    Pair(
+        "train_on_prompt",
+        f"template={'|'.join(sorted(ENDS_ONCE))}",
+        "the template ends the last turn alone, and takes the loss over answers",
+    ),
     Pair("use_llama_pro", "finetuning_type=full", "it only trains added blocks"),
     Pair("use_galore", "use_apollo", _ONE),
     Pair("use_galore", "use_badam", _ONE),
