@@ -136,7 +136,7 @@ def plan(
         )
     except Unresolved as unresolved:
         return Planned(loaded, locate((*loaded.diagnostics, *unresolved.diagnostics), loaded))
-    written_for = releases(asked, facts.versions, facts.model.architecture.family)
+    written_for = releases(asked, facts.versions, facts.model)
     facts = replace(
         facts,
         versions={**brought(written_for), **facts.versions},

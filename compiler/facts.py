@@ -45,6 +45,8 @@ class ResolvedModel(Struct, frozen=True):
     """A stored trace of the model."""
     published: Published = "none"
     """The quantised form of its published weights, if its config names one."""
+    read_since: str | None = None
+    """The first release of transformers that reads its config as it is written; None: every one."""
     lora_targets: tuple[str, ...] = ()
     """What LoRA normally adapts in models of its class, if the catalogue says so."""
 

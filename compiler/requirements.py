@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 from tunec.compiler.analyses.counting import TRAINER, Counting
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
-from tunec.compiler.facts import Facts, Need
+from tunec.compiler.facts import Facts, Need, ResolvedModel
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
 from tunec.compiler.ir.plan import Draft, Plan
@@ -108,14 +108,17 @@ def _imported(target: Target, version: Version, draft: Draft) -> Iterable[str]:
     return target.imports(draft, version)
 
 
-def releases(asked: Sequence[Asked], versions: Mapping[str, str], family: str) -> Mapping[str, str]:
+def releases(
+    asked: Sequence[Asked], versions: Mapping[str, str], model: ResolvedModel
+) -> Mapping[str, str]:
     """The release of each package for which the requested targets' files are written.
 
     A release that one target installs holds for the others too, since they share a run. One that
-    does not have the model's family yet gives way to the last that the target takes. A malformed
-    version is ignored here; `emit.unsupported` reports it.
+    does not have the model's family yet, or does not read its config, gives way to the last that
+    the target takes. A malformed version is ignored here; `emit.unsupported` reports it.
     """
-    return _RELEASES.of((asked, versions), family, partial(_releases, asked, versions, family))
+    since = tuple(filter(None, (known_since(model.architecture.family), model.read_since)))
+    return _RELEASES.of((asked, versions), since, partial(_releases, asked, versions, since))
 
 
 _RELEASES: Final = BoundedCache[Mapping[str, str]](
@@ -123,8 +126,10 @@ _RELEASES: Final = BoundedCache[Mapping[str, str]](
 )
 
 
-def _releases(asked: Sequence[Asked], versions: Mapping[str, str], family: str) -> dict[str, str]:
-    every = [(target, version, _companions(target, version, family)) for target, version in asked]
+def _releases(
+    asked: Sequence[Asked], versions: Mapping[str, str], since: Sequence[str]
+) -> dict[str, str]:
+    every = [(target, version, _companions(target, version, since)) for target, version in asked]
     beside = {name: each for _, _, companions in every for name, each in companions.items()}
     found = {**beside}
     for target, version, companions in every:
@@ -134,14 +139,14 @@ def _releases(asked: Sequence[Asked], versions: Mapping[str, str], family: str) 
     return found
 
 
-def _companions(target: Target, version: Version, family: str) -> Mapping[str, str]:
-    """The releases beside a target's, of which transformers has the model's family if it can."""
-    usual, since = target.companions(version), known_since(family)
-    if since is None or _MODELS not in usual or parsed(usual[_MODELS]) >= parsed(since):
+def _companions(target: Target, version: Version, since: Sequence[str]) -> Mapping[str, str]:
+    """The releases beside a target's, of which transformers loads the model as it is if it can."""
+    usual, least = target.companions(version), max(map(parsed, since), default=None)
+    if least is None or _MODELS not in usual or parsed(usual[_MODELS]) >= least:
         return usual
     taken = target.installs(version).get(_MODELS, ANY)
     last = dict(taken.bounds).get("<=")
-    return usual if last is None or parsed(last) < parsed(since) else {**usual, _MODELS: last}
+    return usual if last is None or parsed(last) < least else {**usual, _MODELS: last}
 
 
 _UNDERNEATH: Final = ("accelerate", "deepspeed", _MODELS)

@@ -44,7 +44,8 @@ from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.architecture import Architecture, References
 from tunec.schemas.models.card import ModelCard
 from tunec.schemas.models.catalogue import card, denoiser_cards, repository
-from tunec.schemas.models.published_form import Published, published_in
+from tunec.schemas.models.config_forms import read_since, stored_in
+from tunec.schemas.models.published_form import published_in
 from tunec.schemas.source import start_of
 from tunec.schemas.spec import DeviceChoice, InlineModel, Spec
 from tunec.schemas.spec_sections import ONE_NUMBER, Task
@@ -152,7 +153,7 @@ def resolve_model(
     where = base / model
     directory = pipeline_of(where.parent if where.is_file() else where)
     path = str(directory) if is_path(model, base) else model
-    return _of_config(_weights(facts) or path, facts, _stored(facts), task)
+    return _of_config(_weights(facts) or path, facts, stored_in(_inner(facts)), task)
 
 
 def _of_config(
@@ -161,7 +162,10 @@ def _of_config(
     """A model given by its config, with what the catalogue knows of a pipeline like it."""
     pipeline, facts = pipeline_class_in(facts)
     made = _of_task(facts, task)
-    found = ResolvedModel(path, made, (), stored or "bf16", None, published=_published(facts))
+    inner = _inner(facts)
+    found = ResolvedModel(
+        path, made, (), stored or "bf16", None, None, published_in(inner), read_since(inner)
+    )
     if made.kind != "diffusion":
         return found
     known = tuple(denoiser_cards(made.family, pipeline))
@@ -201,7 +205,7 @@ def _of_task(
     words = _derived(facts, *processor)
     if task is None:
         return words
-    asked = for_task(facts.get("config", facts) if KEY in facts else facts, task)
+    asked = for_task(_inner(facts), task)
     if not has_head(words.family, task.asked[0]):
         at = "objective" if task is ONE_NUMBER else "task"
         said = f"{at} does not fit this model: no such head of {words.family} is known"
@@ -273,14 +277,9 @@ def _read_off(
     return with_images(found, kept.config, processor)
 
 
-def _published(config: Mapping[str, Any]) -> Published:
-    return published_in(config["config"] if KEY in config else config)
-
-
-def _stored(config: Mapping[str, Any]) -> FloatDtype | None:
-    config = config["config"] if KEY in config else config
-    names: dict[str, FloatDtype] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-    return names.get(str(config.get("dtype", config.get("torch_dtype"))))
+def _inner(facts: Mapping[str, Any]) -> Any:
+    """The config itself, where `facts` are a derived card."""
+    return facts["config"] if KEY in facts else facts
 
 
 def catalogued(name: str) -> ResolvedModel:

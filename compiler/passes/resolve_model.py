@@ -60,6 +60,7 @@ def resolve_model(facts: Facts, _: Draft) -> Outcome:
     if form != "none":
         _report_expanded(scribe, resolved)
     _refuse_unknown(scribe, architecture)
+    _refuse_passed_over(scribe, resolved)
     _refuse_parted_heads(scribe, architecture)
     _report_recurrent(scribe, architecture)
     return scribe.outcome()
@@ -79,6 +80,24 @@ def _refuse_unknown(scribe: Scribe, architecture: Architecture) -> None:
         "model",
         notes=(f"transformers {since} models/auto/configuration_auto.py `CONFIG_MAPPING_NAMES`",),
         help=f"`--set 'software={{transformers: \"{since}\"}}'` where the trainer takes it; or "
+        "another trainer, or a later release of this one",
+    )
+
+
+def _refuse_passed_over(scribe: Scribe, resolved: ResolvedModel) -> None:
+    """Report an error if the installed transformers passes over keys of the model's config."""
+    since, running = resolved.read_since, scribe.facts.versions.get("transformers")
+    if since is None or running is None or resolved.architecture.remote_code:
+        return
+    if parsed(running) >= parsed(since):
+        return
+    scribe.error(
+        "E0608",
+        f"transformers {running} does not read rope_parameters, by which this model's config says "
+        f"how positions are rotated: {since} is the first release that does",
+        "model",
+        notes=("it would train with the rotation that the model's class has by default",),
+        help=f"`--set 'software={{transformers: \"{since}.0\"}}'` where the trainer takes it; or "
         "another trainer, or a later release of this one",
     )
 
