@@ -116,6 +116,10 @@ _FURTHER: Final = frozenset(
     }
 )
 """Rules whose pattern may also be in what the program imports."""
+_OF_SAVING: Final = frozenset(
+    {"adapter-saved-empty", "fsdp-model-left-in-shards", "weights-not-gathered-on-save"}
+)
+"""Those of which any program may be the one that saves, where none is known to be started."""
 _OF_TRAINERS_LOOP: Final = frozenset({"deepspeed-and-trainer-differ", "limit-of-zero-checkpoints"})
 """Rules about what transformers' Trainer does when it is created, or when it saves."""
 _SET_LATE: Final = re.compile(r"\b\w*train\w*_args\.deepspeed\s*=(?!=)")
@@ -148,7 +152,8 @@ def _settling(run: LintContext, found: Diagnostic) -> str | None:
     """The text in which a pattern is searched."""
     if found.id not in _FURTHER:
         return _source_at(run, found)
-    return "\n".join(_texts_of(run, found)) or None
+    text = "\n".join(_texts_of(run, found))
+    return text or (run.own.every_text if found.id in _OF_SAVING else None)
 
 
 def programs_about(run: LintContext, found: Diagnostic) -> list[str]:

@@ -220,8 +220,6 @@ LAUNCHER = (
         ("stage3_gather_16bit_weights_on_model_save: false", "note"),
         ("stage3_gather_16bit_weights_on_model_save: true", "warning"),
         ("activation_checkpointing: {cpu_checkpointing: true}", "note"),
-        ("mixed_precision: bf16", "note"),
-        ("mixed_precision: fp16", "warning"),
     ],
 )
 def test_a_key_that_is_not_read_and_asks_for_nothing_is_a_note(
@@ -256,6 +254,21 @@ TRAINS = "from transformers import TrainingArguments, Trainer\nTrainer(1).train(
 def test_a_program_that_only_merges_is_given_several_devices_in_vain(
     text: str, expected: str, tmp_path: Path
 ) -> None:
+@pytest.mark.parametrize(
+    ("block", "is_read"),
+    [
+        ("deepspeed_config: {zero_stage: 2, mixed_precision: fp16}", True),
+        ("deepspeed_config: {zero_stage: 2, main_process_port: 29600}", True),
+        ("fsdp_config: {fsdp_version: 2, mixed_precision: fp16}", False),
+    ],
+)
+def test_a_key_of_the_launcher_in_a_block_is_its_argument(
+    block: str, is_read: bool, tmp_path: Path
+) -> None:
+    path = written(tmp_path, {"accelerate.yaml": f"{LAUNCHER}{block}\n"})
+    assert (told(path, "key-of-none") == []) is is_read
+
+
     start = (
         "export CUDA_VISIBLE_DEVICES=0,1\npython run.py --output_dir out"
         " --per_device_train_batch_size 2 --learning_rate 1e-4\n"

@@ -29,6 +29,16 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 
 _BLOCKS: Final = ("deepspeed_config", "fsdp_config", "megatron_lm_config", "parallelism_config")
 _OLD: Final = frozenset({"fp16", "dynamo_backend"})
+_OF_LAUNCHER: Final = frozenset(
+    {
+        *("main_process_ip", "main_process_port", "machine_rank", "num_machines", "num_processes"),
+        *("mixed_precision", "gpu_ids", "rdzv_backend", "same_network", "main_training_function"),
+        *("downcast_bf16", "enable_cpu_affinity", "debug"),
+    }
+)
+"""Keys of the top level that are read in a block, too: accelerate 0.30.1 to 1.15.0
+commands/launch.py `_validate_launch_command` copies each key of a block to the argument of its
+name, and each of fsdp_config to that of `fsdp_` and its name."""
 _PATH: Final = "accelerate/{}.json"
 
 
@@ -46,8 +56,13 @@ def key_of_none(run: LintContext) -> Iterator[Finding]:
             if not holder and name not in keys_ever("accelerate") | _OLD:
                 if not is_near(name, free):
                     yield _refused(place, name)
-            elif holder in _BLOCKS and name not in _keys_of(run, holder, here):
+            elif holder in _BLOCKS and name not in _keys_of(run, holder, here) | _others(holder):
                 yield _ignored(run, document, place)
+
+
+def _others(block: str) -> frozenset[str]:
+    """The launcher's own keys, where a block may have them."""
+    return frozenset() if block == "fsdp_config" else _OF_LAUNCHER
 
 
 def _is_elsewhere(document: Document) -> bool:

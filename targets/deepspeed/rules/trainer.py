@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import also
+from tunec.compiler.lints.document import Place, also
 from tunec.compiler.lints.facts.known_keys import is_whole
 from tunec.compiler.lints.facts.sharding import stage_of
 from tunec.compiler.lints.facts.training_loop import is_number
@@ -29,7 +29,7 @@ def scheduler_overridden(run: LintContext) -> Iterator[Finding]:
     if section is None or asked is None or not isinstance(asked.value, str):
         return
     kind = section.value if isinstance(section.value, str) else None
-    if _SAME.get(asked.value) == kind:
+    if _SAME.get(asked.value) == kind or (asked.value == "constant" and _is_level(section)):
         return
     yield Finding(
         f"lr_scheduler_type {asked.value} is overridden by DeepSpeed's {kind or 'scheduler'}",
@@ -37,6 +37,16 @@ def scheduler_overridden(run: LintContext) -> Iterator[Finding]:
         ("a scheduler section in DeepSpeed's file always wins; the names are not compared",),
         "remove the section: the trainer then builds its own schedule",
     )
+
+
+def _is_level(section: Place) -> bool:
+    """Whether DeepSpeed's schedule begins at the rate at which it ends, and stays there."""
+    if section.value != "WarmupLR":
+        return False
+    least, most = (
+        section.document.value(f"scheduler.params.warmup_{e}_lr") for e in ("min", "max")
+    )
+    return isinstance(most, int | float) and bool(least == most)
 
 
 @rule(

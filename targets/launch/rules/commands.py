@@ -68,8 +68,8 @@ def _name(command: Command) -> Word | None:
     return command.words[first] if is_apart and _NAME.fullmatch(words[first]) else None
 
 
-_PATTERN: Final = re.compile(r"(--?[\w-]+\s*\|\s*)+--?[\w-]+\s*\)")
-"""A pattern of `case` with several flags: `--batch|-b)`."""
+_PATTERN: Final = re.compile(r"(--?[\w=*?-]+\s*\|\s*)+--?[\w=*?-]+\s*\)")
+"""A pattern of `case` with several flags: `--batch|-b)`, `--batch=*|-b=*)`."""
 
 
 @rule("error", "silent", consumers=("bash",), reads=COMMANDS)
