@@ -25,10 +25,14 @@ import yaml
 
 import tunec
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.lints.suppression import is_unproven
 
 ROUNDS: Final = Path(__file__).with_suffix(".yaml")
 JUDGED: Final = Path(__file__).with_suffix(".jsonl")
 SEVERITIES: Final = ("warning", "error")
+LOWERED: Final = "note"
+"""What a finding is drawn as that the record of its rule alone leaves a note: it is judged, too, as
+no rule could win back what it was worth otherwise."""
 SLOW_SECONDS: Final = 5.0
 Row = Mapping[str, Any]
 
@@ -84,7 +88,8 @@ def lint(repository: str, commit: str, folder: Path) -> list[Row]:
                 f"{'fault of tunec' if each.is_bug else 'no place'}: {repository}: {each.message}"
             )
     print(f"{repository}: {len(linted.sources)} files, {len(linted.runs)} runs")
-    return [row_of(repository, commit, each) for each in linted.diagnostics]
+    told = (each for each in linted.diagnostics if each.severity != LOWERED or is_unproven(each))
+    return [row_of(repository, commit, each) for each in told]
 
 
 def draw(
@@ -95,14 +100,14 @@ def draw(
     `most`: the most findings of each severity from one repository.
     """
     ordered = sorted(found, key=lambda row: (*map(str, place_of(row)), row["message"]))
-    for severity in SEVERITIES:
+    for severity in (*SEVERITIES, LOWERED):
         those = [row for row in ordered if row["severity"] == severity]
-        chance = random.Random(seed)  # noqa: S311
+        number, chance = wanted.get(severity, 0), random.Random(seed)  # noqa: S311
         if most is None:
-            drawn = chance.sample(those, min(len(those), wanted[severity]))
+            drawn = chance.sample(those, min(len(those), number))
         else:
             chance.shuffle(those)
-            drawn = list(_few_of_each(those, most))[: wanted[severity]]
+            drawn = list(_few_of_each(those, most))[:number]
         yield from sorted(drawn, key=place_of)
 
 

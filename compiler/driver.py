@@ -30,7 +30,7 @@ from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.emission import objections
-from tunec.compiler.lints.suppression import unknown_allowances
+from tunec.compiler.lints.index import unknown_allowances
 from tunec.compiler.locate import locate, traced
 from tunec.compiler.passes.contract import Outcome, Pass
 from tunec.compiler.passes.fit.fit import GROUPS as FIT

@@ -8,9 +8,8 @@ from typing import Any, Final
 import yaml
 from docs.readme import ROOT
 
-from tunec.compiler.lints.index import is_rule, rule
+from tunec.compiler.lints.index import Record, is_of_engines, is_rule, rule
 from tunec.compiler.lints.mentions import ENDS
-from tunec.compiler.lints.witness import is_of_engines
 
 _ROUNDS: Final = ROOT / "benchmarks" / "false_alarms.yaml"
 _JUDGED: Final = ROOT / "benchmarks" / "false_alarms.jsonl"
@@ -59,6 +58,20 @@ _CLAIMS: Final[Mapping[tuple[bool, bool], str]] = {
     (True, False): "ends, by a trainer or another release of it",
 }
 _UNREAD: Final = "the file cannot be read"
+_OF_RECORDS: Final = """\
+How often a rule was right before says more of its next finding than anything that the repository
+shows: below are the causes that were judged in the rounds {first} to {last}, each by the record
+that its rule had from the rounds before. Since the round after, an error in a repository is of a
+rule with a record of at least {share:.0%}, of three causes or more, and else a warning; a warning
+is a note where its rule was not judged yet, or for fewer and was wrong once, or was mostly wrong,
+or speaks of a command that starts the repository's own program and has less than 75%. The bars were
+set by the rounds {first} to {set}, and hold in those after; they stand in `BARS` of
+[suppression.py](../compiler/lints/suppression.py). What they lower to a note is drawn and judged
+too, as `note`, so that a rule can win its level back; `compiler/lints/records.json` follows from
+all judgements."""
+_BY_RECORDS: Final = ("twenty-eighth", "thirty-second", "thirty-fifth")
+"""The rounds by which the bars of records were set, and the last by which they were proved."""
+_PROVEN: Final[Mapping[str, float]] = {"error": 0.8, "warning": 0.75}
 Row = Mapping[str, Any]
 
 
@@ -67,6 +80,53 @@ def false_alarms_page() -> str:
     rounds: Mapping[str, Row] = yaml.safe_load(_ROUNDS.read_text("utf-8"))
     rows = [json.loads(line) for line in _JUDGED.read_text("utf-8").splitlines()]
     return "\n".join(_lines(rounds, rows)) + "\n"
+
+
+def records() -> str:
+    """How each rule and code was judged: the causes that were so, and all, each counted once."""
+    held = _records([json.loads(line) for line in _JUDGED.read_text("utf-8").splitlines()])
+    lines = (f'  "{name}": [{held[name].true}, {held[name].judged}]' for name in sorted(held))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _records(rows: Sequence[Row]) -> dict[str, Record]:
+    causes = {(e["rule"], e["repository"], e["reason"]): e["verdict"] == "true" for e in rows}
+    judged = Counter(name for name, _, _ in causes)
+    true = Counter(name for (name, _, _), is_so in causes.items() if is_so)
+    return {name: Record(true[name], judged[name]) for name in judged}
+
+
+def _of_records(rows: Sequence[Row], rounds: Sequence[str]) -> Iterator[str]:
+    """How often findings of rules with and without a good record were true, by later rounds."""
+    first, by, last = _BY_RECORDS
+    named = {"first": first, "set": by, "last": last, "share": _PROVEN["error"]}
+    yield from ("", "## What a rule was worth", "", _OF_RECORDS.format(**named), "")
+    lowered = [row["verdict"] == "true" for row in rows if row["severity"] == "note"]
+    yield from (
+        f"Of {len(lowered)} findings that were drawn as such notes {sum(lowered)} were so.",
+        "",
+    )
+    yield "| rounds | severity | record of the rule | causes | true | share true |"
+    yield "| --- | --- | --- | ---: | ---: | ---: |"
+    middle = rounds.index(by) + 1
+    for told in (rounds[rounds.index(first) : middle], rounds[middle : rounds.index(last) + 1]):
+        verdicts: dict[tuple[str, bool], list[bool]] = {}
+        for name in told:
+            held = _records([row for row in rows if row["round"] in rounds[: rounds.index(name)]])
+            mine = [row for row in rows if row["round"] == name]
+            causes = {(e["repository"], e["rule"], e["reason"]): e for e in mine}
+            for row in causes.values():
+                was, share = held.get(row["rule"], Record()), _PROVEN[row["severity"]]
+                key = row["severity"], was.judged >= _LEAST and was.share >= share
+                verdicts.setdefault(key, []).append(row["verdict"] == "true")
+        for severity, share in _PROVEN.items():
+            for is_proven, words in ((True, f"at least {share:.0%}"), (False, "less")):
+                so = verdicts[severity, is_proven]
+                numbers = f"{words} | {len(so)} | {sum(so)} | {sum(so) / len(so):.0%}"
+                yield f"| {told[0]} to {told[-1]} | {severity} | {numbers} |"
+
+
+_LEAST: Final = 3
 
 
 def _lines(rounds: Mapping[str, Row], rows: Sequence[Row]) -> Iterator[str]:
@@ -78,6 +138,7 @@ def _lines(rounds: Mapping[str, Row], rows: Sequence[Row]) -> Iterator[str]:
         for severity in _SEVERITIES:
             yield _rate(name, each, severity, rows)
     yield from _of_claims(rows)
+    yield from _of_records(rows, list(rounds))
     for name, each in rounds.items():
         yield from ("", f"## Round `{name}`", "")
         yield f"{each['date']}, tunec {each['tunec']}. {_kept(each, rows, name)}"

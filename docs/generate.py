@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from docs.card_page import card_page
 from docs.denoiser_page import denoiser_page
-from docs.false_alarms_page import false_alarms_page
+from docs.false_alarms_page import false_alarms_page, records
 from docs.gaps import gaps
 from docs.memory_pictures import methods, phases
 from docs.picture import architecture
@@ -36,7 +36,7 @@ from tunec.compiler.frontend.spec_page import (
     sections,
 )
 from tunec.compiler.ir.slots import GROUPS, SLOTS
-from tunec.compiler.lints.index import rule_page_path, rule_title, rules, subject
+from tunec.compiler.lints.index import RECORDS, rule_page_path, rule_title, rules, subject
 from tunec.compiler.lints.rule import CONSEQUENCES, Rule
 from tunec.compiler.passes.defaults import DEFAULTS
 from tunec.compiler.passes.pipeline import PIPELINE
@@ -376,6 +376,7 @@ _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/derived-cards.md": card_page,
     "docs/derived-denoisers.md": denoiser_page,
     "docs/false-alarms.md": false_alarms_page,
+    RECORDS: records,
     "docs/time-accuracy.md": partial(_measured, "page"),
     "compiler/analyses/time/accuracy.py": partial(_measured, "figures"),
     "docs/guide/memory-phases.svg": phases,

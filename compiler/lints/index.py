@@ -1,12 +1,23 @@
-"""Every rule by name; a folder's modules are imported when one of its rules is first needed."""
+"""Every rule by name; a folder's modules are imported when one of its rules is first needed.
 
+And what is known of a rule by its name: what it is about, and its record in public repositories.
+"""
+
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.codes import known_names
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import nearest_one, nearly
+from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.rule import ALWAYS, Rule
 from tunec.schemas.caches import cached
+from tunec.schemas.source import dotted
 
 _ROOT: Final = Path(__file__).parents[2]
 _PACKAGE: Final = __package__.partition(".")[0]
@@ -136,3 +147,80 @@ def rule_page(name: str) -> str:
 def rule_title(name: str) -> str:
     """A rule's title: the heading of its page, without the name."""
     return rule_page(name).partition("\n")[0].removeprefix(f"# {name}: ")
+
+
+ENGINES: Final = frozenset({"accelerate", "bash", "deepspeed", "nccl", "slurm", "torch"})
+"""What reads its file or its command itself, whichever program is started."""
+
+
+def is_of_engines(name: str) -> bool:
+    """Whether a rule is about what engines, launchers or the shell read, whoever trains."""
+    return (
+        is_rule(name) and {split_requirement(each)[0] for each in rule(name).consumers} <= ENGINES
+    )
+
+
+def is_of_runs(name: str) -> bool:
+    """Whether a rule is about what a trainer does with a file, and so about runs of it alone."""
+    return name not in _WHEREVER and not is_of_engines(name)
+
+
+_WHEREVER: Final = ("missing-file", "secret-in-file")
+_LIKE: Final = 0.8
+_MOST_COMPARED: Final = 100
+"""The number of unknown names that are compared with known ones; more are no misspellings."""
+
+
+def unknown_allowances(names: Iterable[str]) -> Iterator[Diagnostic]:
+    """A warning for each name that resembles a known one, and a note for each other unknown name.
+
+    Rules of a policy have names that are not known here.
+    """
+    names = tuple(names)
+    known = frozenset((*known_names(), *rule_names())) if names else frozenset()
+    for at, name in enumerate(name for name in names if name not in known):
+        near = nearest_one(name, known) if at < _MOST_COMPARED else None
+        is_near = near is not None and nearly(name, (near,), _LIKE) is not None
+        yield _unknown(name, near, is_near=is_near)
+
+
+def _unknown(name: str, near: str | None, *, is_near: bool) -> Diagnostic:
+    return Diagnostic(
+        "allowance-of-no-rule",
+        "warning" if is_near else "note",
+        f"`allow.{name}` does not name a rule, so it has no effect",
+        (Label("no such rule", None, dotted(("allow", name))),),
+        () if is_near else ("a policy may have a rule of that name",),
+        f"did you mean `{near}`?" if near else "see `tunec catalog rules`",
+    )
+
+
+# ── what a rule was worth ─────────────────────────────────────────────────────────────────────────
+RECORDS: Final = "compiler/lints/records.json"
+"""How each rule was judged in public repositories; `just generate` makes it of the judgements."""
+_TAKEN: Final = 2
+_TAKEN_SHARE: Final = 0.7
+"""What a record counts from the start: the share of all that lint said in public repositories."""
+
+
+class Record(Struct, frozen=True):
+    """For how many causes a rule spoke in public repositories, and how many of them were so."""
+
+    true: int = 0
+    judged: int = 0
+
+    @property
+    def share(self) -> float:
+        """The share that is expected to be so: the fewer were judged, the nearer to that of all."""
+        return (self.true + _TAKEN * _TAKEN_SHARE) / (self.judged + _TAKEN)
+
+
+def record(name: str) -> Record:
+    """The record of a rule, or of a code."""
+    return _records().get(name, Record())
+
+
+@cached()
+def _records() -> Mapping[str, Record]:
+    held: Mapping[str, tuple[int, int]] = json.loads((_ROOT / RECORDS).read_text("utf-8"))
+    return {name: Record(*numbers) for name, numbers in held.items()}

@@ -237,6 +237,12 @@ class OwnSource(Struct, frozen=True, dict=True):
         """Whether there are files, and the program is not among them."""
         return bool(self._files) and self.text_of(program) is None
 
+    def has_lost(self, program: str) -> bool:
+        """Whether a program is not here any more: its folder is, and has other files."""
+        folder = PurePosixPath(program).parent.as_posix()
+        is_path = program.endswith(".py") and not program.startswith(("/", "~")) and folder != "."
+        return is_path and self.lacks_program(program) and self.has_folder(folder)
+
     def is_imported_by(self, file: str, pattern: re.Pattern[str]) -> bool:
         """Whether a file that matches a pattern imports the module that another file is."""
         path = Path(file).resolve().as_posix()

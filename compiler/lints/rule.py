@@ -268,6 +268,12 @@ def is_elsewhere(rule: Rule, run: LintContext) -> bool:
     return bool(rule.consumers) and all(run.runs(each) is False for each in rule.consumers)
 
 
+def is_dated(rule: Rule, run: LintContext) -> bool:
+    """Whether a release is given of a program that a rule is about."""
+    known = (run.releases.get(split_requirement(each)[0]) for each in rule.consumers)
+    return any(each is not None and each.is_known for each in known)
+
+
 def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
     """A finding as a diagnostic: its severity depends on its certainty and consequence."""
     severity = finding.severity or rule.severity

@@ -5,7 +5,7 @@ reads it is the one that is assumed (`_reader`), and its values are used as they
 a premise is not known, it gives a reason of `tunec.compiler.lints.suppression`. One reason lowers a
 finding to the level that it leaves; two leave a note. Only files that were found below a folder are
 asked for a witness: one that the user names is used, by a reader that the user knows. Nor is the
-reader asked where the user gives devices or releases.
+reader asked where the user gives devices or releases, nor what the rule itself was worth.
 """
 
 import re
@@ -21,10 +21,9 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.json_nodes import TRAILING
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.evidence import OF_TRAINER, programs_about, programs_at
 from tunec.compiler.lints.facts.launch import per_node
-from tunec.compiler.lints.index import is_rule, rule
+from tunec.compiler.lints.index import ENGINES, is_of_engines, is_of_runs, rule
 from tunec.compiler.lints.kinds import EXPLAINED
 from tunec.compiler.lints.mentions import (
     PARSERS,
@@ -42,8 +41,9 @@ from tunec.compiler.lints.mentions import (
 )
 from tunec.compiler.lints.parses import is_hjson
 from tunec.compiler.lints.python_runs import is_reached
-from tunec.compiler.lints.rule import BY_VERSION
+from tunec.compiler.lints.rule import BY_VERSION, is_dated
 from tunec.compiler.lints.suppression import (
+    ASIDE,
     ELSEWHERE,
     FILLED_IN,
     HOSTS_ELSEWHERE,
@@ -71,6 +71,9 @@ from tunec.compiler.lints.suppression import (
     UNSUBMITTED,
     WRITTEN,
     Reason,
+    Said,
+    lowered,
+    unproven,
     weakest,
 )
 
@@ -80,7 +83,12 @@ _WHOLE: Final = ("json", "yaml", "toml")
 def as_witnessed(found: Iterable[Diagnostic], witness: "Witness") -> Iterator[Diagnostic]:
     """The findings, each at the level that its weakest premise leaves."""
     for each in found:
-        yield weakest(each, witness.against(each)) if witness.is_asked(each) else each
+        if not witness.is_asked(each):
+            yield each
+            continue
+        known = weakest(each, witness.against(each))
+        why = witness.unproven(known)
+        yield known if why is None else lowered(known, why)
 
 
 class Witness(Struct, frozen=True, dict=True):
@@ -114,12 +122,28 @@ class Witness(Struct, frozen=True, dict=True):
             IDLE: self._is_idle(found),
             STARTED_OTHERWISE: found.id == _OF_ONE and self._is_shared(found),
             UNSUBMITTED: found.id == _DIRECTIVES and self._is_started_by_path(found.file),
+            ASIDE: _ASIDE.search(found.file) is not None and is_of_runs(found.id),
         }
         yield from (reason for reason, is_so in told.items() if is_so)
         yield from self._of_verl(found)
         if not self.is_described:
             taken = self._unseen(found) or self._reader(found)
             yield from () if taken is None else (taken,)
+
+    def unproven(self, found: Diagnostic) -> Reason | None:
+        """What is against a finding in what its rule was worth in public repositories."""
+        if self.is_described or not self.mentions.has_programs:
+            return None
+        is_error, in_python = found.severity == "error", found.file.endswith(PYTHON)
+        said = Said(is_error, is_of_engines(found.id), in_python, self._starts_own(found))
+        return unproven(found.id, said)
+
+    def _starts_own(self, found: Diagnostic) -> bool:
+        """Whether it is about a command that starts a program of the repository's own."""
+        held = self._document(found)
+        if held is None or held[1].format != "shell":
+            return False
+        return any(map(held[0].own.sources_of, programs_at(held[0], found)))
 
     def shows_reader(self, file: str) -> bool:
         """Whether it is a command, or a command names it and the program it is taken for."""
@@ -176,8 +200,7 @@ class Witness(Struct, frozen=True, dict=True):
         if all(e in READERS and self.mentions.lacks_reader(e, file) for e in self._kinds[file]):
             return NO_READER
         if not named:
-            is_one_of_several = self.mentions.has_programs and len(self._kinds) > 1
-            return UNNAMED if is_one_of_several else None
+            return UNNAMED if self.mentions.has_programs else None
         return IN_TEXT if named == "text" else None
 
     def _reader(self, found: Diagnostic) -> Reason | None:
@@ -188,7 +211,7 @@ class Witness(Struct, frozen=True, dict=True):
         run, document = held
         if document.format == "shell":
             programs = programs_at(run, found)
-            if any(_is_gone(run, name) for name in programs):
+            if any(map(run.own.has_lost, programs)):
                 return PROGRAM_GONE
             is_one = any(name.endswith(".py") or run.own.sources_of(name) for name in programs)
             is_known = not is_one or run.own.shows_in(programs, OF_TRAINER)
@@ -213,13 +236,13 @@ class Witness(Struct, frozen=True, dict=True):
         started = Started(programs, run.own, about, self.mentions)
         if has_copy or not is_seen(document, started):
             return READER_UNSEEN
-        is_known = found.consequence not in BY_VERSION or _is_dated(run, found)
+        is_known = found.consequence not in BY_VERSION or is_dated(rule(found.id), run)
         return None if is_known else RELEASE_UNSEEN
 
     def _is_for_engines(self, found: Diagnostic) -> bool:
         """Whether a finding is about what engines read, whichever program is started."""
         kinds = {e for file in _files(found) for e in self._kinds.get(file, {""})}
-        return is_of_engines(found.id) or kinds <= _ENGINES
+        return is_of_engines(found.id) or kinds <= ENGINES
 
     def _document(self, found: Diagnostic) -> tuple[LintContext, Document] | None:
         label = found.primary
@@ -270,7 +293,7 @@ class Witness(Struct, frozen=True, dict=True):
     def _is_shared(self, found: Diagnostic) -> bool:
         """Whether one script starts one process of an engine's file, and others start several."""
         files = frozenset(_files(found))
-        mine = [run for run, each in self._documents.get(found.file, ()) if each.kind in _ENGINES]
+        mine = [run for run, each in self._documents.get(found.file, ()) if each.kind in ENGINES]
         starts = [each for run in mine for each in run.of("launch") if each.name not in files]
         if len(files) == 1:  # whose number of processes a flag overrides
             starts = [each for each in starts if _COUNTS & {*each.found, *each.unknown}]
@@ -346,6 +369,7 @@ class Witness(Struct, frozen=True, dict=True):
         return {name: mine for name, mine in kinds.items() if mine}
 
 
+_ASIDE: Final = re.compile(r"(?i)(?:^|/)(?:deprecated|archived?|legacy|obsolete)(?:_\w+)?/")
 _NOT_JSON: Final = "E0105"
 _MISSING: Final = "missing-file"
 _OF_HOSTS: Final = ("nodes-without-hostfile", "device-filter-refused")
@@ -370,29 +394,6 @@ _OF_PROGRAMS: Final = frozenset({"hf", *TRL})
 _TRL: Final = re.compile(STARTS_TRL)
 """What gives a whole file to the classes whose fields its keys are."""
 _DEEPSPEED: Final = {"deepspeed"}
-_ENGINES: Final = frozenset({"accelerate", "bash", "deepspeed", "nccl", "slurm", "torch"})
-"""What reads its file or its command itself, whichever program is started."""
-
-
-def _is_gone(run: LintContext, program: str) -> bool:
-    """Whether a program is not here any more: its folder is, and has other files."""
-    folder = PurePosixPath(program).parent.as_posix()
-    is_path = program.endswith(".py") and not program.startswith(("/", "~")) and folder != "."
-    return is_path and run.own.lacks_program(program) and run.own.has_folder(folder)
-
-
-def is_of_engines(name: str) -> bool:
-    """Whether a rule is about what engines, launchers or the shell read, whoever trains."""
-    return (
-        is_rule(name) and {split_requirement(each)[0] for each in rule(name).consumers} <= _ENGINES
-    )
-
-
-def _is_dated(run: LintContext, found: Diagnostic) -> bool:
-    """Whether a release is given of a program that a rule is about."""
-    packages = (split_requirement(each)[0] for each in rule(found.id).consumers)
-    known = (run.releases.get(each) for each in packages)
-    return any(each is not None and each.is_known for each in known)
 
 
 def _files(found: Diagnostic) -> tuple[str, ...]:

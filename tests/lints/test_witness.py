@@ -176,10 +176,11 @@ def test_a_trainer_of_the_repository_may_have_a_loss_of_its_own(
     ("other", "expected"),
     [
         ({"run.py": "print()\n"}, "note"),
-        ({"run.py": "print()\n", "README.md": "LLaMA-Factory trains it.\n"}, "error"),
+        ({"run.py": "print()\n", "README.md": "LLaMA-Factory trains it.\n"}, "note"),
         ({"run.py": "print()\n", "README.md": "llamafactory-cli train run.yaml\n"}, "warning"),
         ({"run.sh": "llamafactory-cli train configs/run.yaml\n"}, "error"),
         ({"README.md": "It is trained.\n"}, "error"),
+        ({"run.py": "'configs/run.yaml'\n", "README.md": "LLaMA-Factory trains.\n"}, "error"),
     ],
 )
 def test_a_file_whose_program_nothing_names_may_be_another_program_s(
@@ -187,6 +188,29 @@ def test_a_file_whose_program_nothing_names_may_be_another_program_s(
 ) -> None:
     path = written(tmp_path, {"configs/run.yaml": TWICE, **other})
     assert [level for level, _ in told(path, "E0107")] == [expected]
+
+
+UNREAD_WARMUP = ("lr_scheduler_type: constant\nwarmup_ratio: 0.1\n", "warmup-of-a-constant-rate")
+CUT = ("python train.py \\\n  --bf16 True\n  --tf32 True\n", "command-cut-short")
+
+
+@pytest.mark.parametrize(
+    ("folder", "case", "expected"),
+    [
+        ("configs", UNREAD_WARMUP, "warning"),
+        ("configs/archived", UNREAD_WARMUP, "note"),
+        ("deprecated_scripts", UNREAD_WARMUP, "note"),
+        ("legacy", CUT, "error"),
+    ],
+)
+def test_what_a_trainer_does_with_a_file_that_is_set_aside_is_a_note(
+    folder: str, case: tuple[str, str], expected: str, tmp_path: Path
+) -> None:
+    text, name = case
+    file = f"{folder}/run.{'sh' if text.startswith('python') else 'yaml'}"
+    whole = text if file.endswith(".sh") else f"model_name_or_path: a/b\nstage: sft\n{text}"
+    files = {file: whole, "start.sh": f"llamafactory-cli train {file}\nbash {file}\n"}
+    assert [level for level, _ in told(written(tmp_path, files), name)] == [expected]
 
 
 @pytest.mark.parametrize(
@@ -230,6 +254,21 @@ def test_a_key_that_is_not_read_and_asks_for_nothing_is_a_note(
     assert [level for level, _ in told(path, "key-of-none")] == [expected]
 
 
+@pytest.mark.parametrize(
+    ("block", "is_read"),
+    [
+        ("deepspeed_config: {zero_stage: 2, mixed_precision: fp16}", True),
+        ("deepspeed_config: {zero_stage: 2, main_process_port: 29600}", True),
+        ("fsdp_config: {fsdp_version: 2, mixed_precision: fp16}", False),
+    ],
+)
+def test_a_key_of_the_launcher_in_a_block_is_its_argument(
+    block: str, is_read: bool, tmp_path: Path
+) -> None:
+    path = written(tmp_path, {"accelerate.yaml": f"{LAUNCHER}{block}\n"})
+    assert (told(path, "key-of-none") == []) is is_read
+
+
 @pytest.mark.parametrize(("value", "expected"), [("[]", []), ("[a, 1]", ["error"])])
 def test_an_empty_list_is_no_value_of_another_type(
     value: str, expected: list[str], tmp_path: Path
@@ -254,21 +293,6 @@ TRAINS = "from transformers import TrainingArguments, Trainer\nTrainer(1).train(
 def test_a_program_that_only_merges_is_given_several_devices_in_vain(
     text: str, expected: str, tmp_path: Path
 ) -> None:
-@pytest.mark.parametrize(
-    ("block", "is_read"),
-    [
-        ("deepspeed_config: {zero_stage: 2, mixed_precision: fp16}", True),
-        ("deepspeed_config: {zero_stage: 2, main_process_port: 29600}", True),
-        ("fsdp_config: {fsdp_version: 2, mixed_precision: fp16}", False),
-    ],
-)
-def test_a_key_of_the_launcher_in_a_block_is_its_argument(
-    block: str, is_read: bool, tmp_path: Path
-) -> None:
-    path = written(tmp_path, {"accelerate.yaml": f"{LAUNCHER}{block}\n"})
-    assert (told(path, "key-of-none") == []) is is_read
-
-
     start = (
         "export CUDA_VISIBLE_DEVICES=0,1\npython run.py --output_dir out"
         " --per_device_train_batch_size 2 --learning_rate 1e-4\n"
