@@ -55,6 +55,16 @@ def _unfilled(scribe: Scribe, draft: Draft, rows: int, a_step: int) -> None:
             help=f"lower batch.global to {rows * answers} or less, or give more prompts",
         )
         return
+    if _makes_no_step(scribe.facts, draft, rows):
+        trainer = scribe.facts.counting.trainer
+        scribe.error(
+            "E0809",
+            f"{trainer} makes no step of {rows} sample{'' if rows == 1 else 's'}: it leaves out "
+            f"what does not divide over processes and batches, and a step has {batch} samples",
+            "data.samples",
+            help=f"lower batch.global to {rows} or less, or give more data",
+        )
+        return
     scribe.report(
         "few-samples",
         "warning",
@@ -63,6 +73,15 @@ def _unfilled(scribe: Scribe, draft: Draft, rows: int, a_step: int) -> None:
         notes=(f"each epoch is one step, whose batch has {rows} of {batch} samples",),
         help=f"lower batch.global to {rows} or less, or give more data",
     )
+
+
+_OFTEN: Final = 1_000_000
+"""Passes after which a trainer that carries an epoch's rest over has filled a step."""
+
+
+def _makes_no_step(facts: Facts, draft: Draft, rows: int) -> bool:
+    """Whether no number of passes over so few samples fills a step."""
+    return not draft.data.packing and _steps(facts, draft, rows, _OFTEN) == 0
 
 
 def _few_steps(scribe: Scribe, draft: Draft, steps: int) -> None:
@@ -156,10 +175,10 @@ def _savings(facts: Facts, draft: Draft, lengths: Lengths) -> Iterator[str]:
         )
 
 
-def _steps(facts: Facts, draft: Draft, rows: int) -> int:
+def _steps(facts: Facts, draft: Draft, rows: int, epochs: int = 1) -> int:
     batch, parallel = draft.batch, draft.parallel
     epoch = Epoch(rows, batch.micro, batch.accumulation, parallel.data, parallel.sequence)
-    return facts.counting.steps(epoch, 1)
+    return facts.counting.steps(epoch, epochs)
 
 
 def _part(less: float, whole: float) -> str:
