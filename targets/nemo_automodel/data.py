@@ -1,10 +1,10 @@
 """Rows of data: two of its data set classes are written, the others are only named."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
-from tunec.compiler.target import Entry, Json, constant, derived, same
+from tunec.compiler.target import Entry, Json, constant, derived, in_every_plan, same
 from tunec.schemas.data_paths import chosen, data_name, first_of, is_local, usual_split, with_first
 from tunec.targets.chat_template import template_path, template_row
 from tunec.targets.nemo_automodel.packages import SOURCE
@@ -25,6 +25,14 @@ _HERE: Final = "./"
 _IDS: Final = (_PATH, "path_or_dataset", "dataset_name")
 """Arguments of its data set classes for the location of their data."""
 _LENGTH: Final = "dataset.seq_length"
+_LOADER: Final = "torchdata.stateful_dataloader.StatefulDataLoader"
+_LOADERS: Final = {"dataloader": in_every_plan, "validation_dataloader": evaluates}
+_BUILDS: Final = (
+    "nemo-automodel 0.5.0 recipes/llm/train_ft.py `build_dataloader`: AttributeError without a "
+    "class, and for held-out data without a section; later releases have their own"
+)
+_COLLATES: Final = "nemo_automodel.components.datasets.utils.default_collater"
+_PADS: Final = f"{SOURCE} components/datasets/utils.py"
 
 
 def _keys(section: str) -> tuple[str, ...]:
@@ -140,6 +148,26 @@ def foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
             yield key, f"its own `{kind}` makes prompts and answers of the data's columns"
 
 
+_SPLIT_ELSEWHERE: Final = ("mistral", "mistral3", "ministral3", "pixtral")
+"""Families whose texts it splits by mistral-common, which has no chat template, and needs files
+that few models derived from them have."""
+
+
+def _tokenizer(section: str, when: Callable[[Plan], bool]) -> Iterator[Entry]:
+    """The tokenizer of transformers, where it would take another one."""
+    source = f"{SOURCE} _transformers/tokenization/registry.py `_register_default_tokenizers`"
+    keys: Mapping[str, Callable[[Plan], Json]] = {
+        "pretrained_model_name_or_path": lambda plan: plan.model.path,
+        "force_default": lambda _: True,
+    }
+
+    def is_other(plan: Plan) -> bool:
+        return when(plan) and plan.model.family in _SPLIT_ELSEWHERE
+
+    for key, write in keys.items():
+        yield derived(f"{section}.tokenizer.{key}", write, source, when=is_other)
+
+
 _TEMPLATE: Final = f"{_SETS}/chat_dataset.py `ChatDataset.chat_template`: the text or the path"
 DATA: Final[tuple[Entry, ...]] = (
     row(
@@ -181,6 +209,8 @@ DATA: Final[tuple[Entry, ...]] = (
     ),
     same(_LENGTH, "data.sequence", f"{_SETS}/chat_dataset.py `ChatDataset`"),
     derived(f"{_HELD_OUT}.seq_length", lambda plan: plan.data.sequence, f"{_SETS}", when=evaluates),
+    *_tokenizer(_TRAIN, in_every_plan),
+    *_tokenizer(_HELD_OUT, evaluates),
     constant(f"{_TRAIN}.truncation", True, f"{_SETS}: by default longer ones stay whole"),
     derived(f"{_HELD_OUT}.truncation", lambda _: True, f"{_SETS}", when=evaluates),
     *(
@@ -200,12 +230,13 @@ DATA: Final[tuple[Entry, ...]] = (
         f"{SOURCE} recipes/_typed_config.py `_packing_config`",
         absent={"data.packing": False},
     ),
-    constant("dataloader.shuffle", True, f"{SOURCE} recipes/_typed_config.py"),
-    constant(
-        "dataloader.collate_fn",
-        "nemo_automodel.components.datasets.utils.default_collater",
-        f"{SOURCE} components/datasets/utils.py: padded to the longest of a batch",
+    *(
+        constant(f"{name}._target_", _LOADER, _BUILDS, until="0.6", when=when)
+        for name, when in _LOADERS.items()
     ),
+    constant("dataloader.shuffle", True, f"{SOURCE} recipes/_typed_config.py"),
+    constant("dataloader.collate_fn", _COLLATES, f"{_PADS}: padded to the longest of a batch"),
+    constant("validation_dataloader.collate_fn", _COLLATES, _PADS, until="0.6", when=evaluates),
     same(
         "dataloader.num_workers",
         "runtime.dataloader_workers",

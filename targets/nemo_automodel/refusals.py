@@ -6,7 +6,7 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.schemas.data_paths import is_local
 from tunec.targets.nemo_automodel.model import wildcard_of
 from tunec.targets.nemo_automodel.packages import SOURCE
-from tunec.targets.rows import has_adapter, on_fsdp, recomputes_layers
+from tunec.targets.rows import has_adapter, is_quantised, on_fsdp, recomputes_layers
 from tunec.targets.scripts.refusals import Refusal, reading_text
 
 _BUILDS: Final = f"{SOURCE} recipes/llm/train_ft.py `setup`"
@@ -27,6 +27,19 @@ _OF_ITS_OWN: Final = ("mistral3", "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_v
 
 def _is_seeing(plan: Plan) -> bool:
     return plan.model.kind == "vision-language" and plan.model.family not in _WHOLE
+
+
+_OF_CONV1D: Final = ("gpt2",)
+"""Families whose layers are transformers' Conv1D: models/gpt2/modeling_gpt2.py."""
+
+_JOINT: Final = ("qkv_proj", "gate_up_proj")
+"""Joint layers, as whose parts it names them; the weights keep the name of the whole."""
+
+
+def _adapts_joint_layers(plan: Plan) -> bool:
+    targets = plan.adapter.targets
+    names = () if isinstance(targets, str) else targets
+    return has_adapter(plan) and any(name.rpartition(".")[2] in _JOINT for name in names)
 
 
 _OWN_CLASSES: Final = "0.7"
@@ -147,6 +160,31 @@ REFUSALS: Final = (
         ),
         f"{SOURCE} components/optim/scheduler.py `OptimizerParamScheduler.__init__`",
         "set fewer steps as `train.warmup`",
+    ),
+    Refusal(
+        ("adapter.dora", "parallel.engine"),
+        "of several processes it makes the magnitudes of DoRA before the weights are there, and "
+        "never again: the loss is NaN",
+        lambda plan: plan.adapter.dora and on_fsdp(plan) and not is_quantised(plan),
+        f"{SOURCE} components/_peft/lora.py `init_lora_weights`; _transformers/auto_model.py: "
+        "is_meta_device",
+        "leave `dora` out, or train on one device (`devices: {count: 1}`)",
+    ),
+    Refusal(
+        ("model.family", "adapter.kind"),
+        "it adapts linear layers, and those of this family are transformers' Conv1D: ValueError, "
+        "since nothing is left to train",
+        lambda plan: has_adapter(plan) and plan.model.family in _OF_CONV1D,
+        f"{SOURCE} components/_peft/module_matcher.py `_is_linear_module`",
+        "set `method: full`, or compile to trl",
+    ),
+    Refusal(
+        ("adapter.targets",),
+        "the adapter_config.json that it saves names the parts of a joint layer, which this model "
+        "does not have: PEFT loads the adapter without these layers",
+        _adapts_joint_layers,
+        f"{SOURCE} components/checkpoint/addons.py `_extract_target_modules`: {', '.join(_JOINT)}",
+        "list other layers as `method.lora.targets`, or compile to trl",
     ),
     Refusal(
         ("adapter.targets",),

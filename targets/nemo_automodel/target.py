@@ -32,7 +32,7 @@ from tunec.targets.nemo_automodel.packages import (
 from tunec.targets.nemo_automodel.refusals import REFUSALS
 from tunec.targets.nemo_automodel.training import BATCH, OPTIMIZER, RUN, SCHEDULE
 from tunec.targets.read_only import schema_of
-from tunec.targets.rows import has_adapter, recomputes_layers
+from tunec.targets.rows import evaluates, has_adapter, recomputes_layers
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
     averaging_tokens,
@@ -145,6 +145,20 @@ def _check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
             f"{NAME} {version} keeps every checkpoint, and not {plan.schedule.keep_checkpoints}",
             help="name 0.6 or later in `software`, or see to the disk",
         )
+    if version < Version("0.7") and evaluates(plan) and not _saves_where_it_evaluates(plan):
+        yield Diagnostic(
+            "evaluated-at-checkpoints",
+            "note",
+            f"{NAME} {version} evaluates at each checkpoint too",
+            notes=(f"{NAME} 0.5.0 to 0.6.0 components/training/step_scheduler.py `is_val_step`",),
+            help="name 0.7 or later in `software`, or save as often as it evaluates",
+        )
+
+
+def _saves_where_it_evaluates(plan: Plan) -> bool:
+    """Whether each checkpoint follows an evaluation in any case, that of the last step left out."""
+    saves, evaluated = plan.schedule.save_steps, plan.schedule.evaluation_steps
+    return saves is not None and evaluated is not None and saves % evaluated == 0
 
 
 def _unfollowed(plan: Plan) -> Iterator[Diagnostic]:
@@ -177,13 +191,15 @@ def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
 
 
 def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
-    """All samples are used: the rest of an epoch is a smaller step.
+    """Of the samples, those are used that divide over all processes; the rest is a smaller step.
 
-    nemo-automodel 0.5.0 to 0.7.0 components/training/step_scheduler.py: `epoch_len`.
+    nemo-automodel 0.5.0 to 0.7.0 components/training/step_scheduler.py: `epoch_len`; 0.5.0
+    recipes/llm/train_ft.py `build_dataloader`, 0.6.0 to 0.7.0 components/datasets/loader.py
+    `_make_sampler`: drop_last of the sampler, and not of the loader.
     """
 
     def steps(epoch: Epoch, epochs: float) -> int:
-        batches = ceil(ceil(epoch.rows / epoch.processes) / epoch.micro)
+        batches = ceil((epoch.rows // epoch.processes) / epoch.micro)
         return int(epochs) * ceil(batches / epoch.accumulation)
 
     return Counting(f"{NAME} {dialect[NAME]}", steps, "buffered")

@@ -5,7 +5,6 @@ import importlib
 import inspect
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
-from math import ceil
 from typing import Any, Final
 
 import torch
@@ -130,7 +129,7 @@ def _plain(loader: Any) -> dict[str, Any]:
 
 def _called(told: dict[str, Any], config: Any) -> dict[str, Any]:
     make = told.pop("_target_")
-    inspect.signature(make).bind(tokenizer=None, **told)
+    inspect.signature(make).bind(**{"tokenizer": None, **told})
     kept = {key: told.get(key) for key in ("path_or_dataset_id", "seq_length", "split")}
     batch = config.get("step_scheduler.local_batch_size", 1)
     return {"kind": f"{make.__name__}Config", "batch": batch, **plain(kept)}
@@ -169,21 +168,36 @@ def _bits(config: Any) -> Any:
     return plain(_part("components.quantization.qlora").create_bnb_config(said).to_dict())
 
 
-class _Loader:
-    """A loader with as many batches as a rank gets."""
-
-    def __init__(self, batches: int) -> None:
-        self.batches = batches
-
-    def __len__(self) -> int:
-        return self.batches
-
-
 def _steps(config: Any, question: Mapping[str, Any]) -> Any:
     micro, world = config.get("step_scheduler.local_batch_size", 1), question["world_size"]
     samples = question["samples"] or _MANY * config.step_scheduler.global_batch_size
-    loader = _Loader(ceil(ceil(samples / world) / micro))
-    return config.step_scheduler.build(loader, world, micro)
+    rows = torch.utils.data.TensorDataset(torch.arange(samples))
+    loaders = _loaders(config, rows, world, micro)
+    return config.step_scheduler.build(loaders["dataloader"], world, micro)
+
+
+def _loaders(config: Any, rows: Any, world: int, micro: int) -> dict[str, Any]:
+    """The first rank's loaders: from 0.6 on the package's own, before those that the file names."""
+    if hasattr(type(config), "validation_dataloaders"):
+        make = _part("components.datasets.loader").ParallelAwareDataloader
+        return {"dataloader": make(rows, dp_rank=0, dp_world_size=world, batch_size=micro)}
+    held_out = ("validation_dataloader",) if config.get("validation_dataset") else ()
+    return {
+        name: _named_loader(config.get(name).to_dict(), rows, world, micro)
+        for name in ("dataloader", *held_out)
+    }
+
+
+def _named_loader(told: dict[str, Any], rows: Any, world: int, micro: int) -> Any:
+    """As 0.5.0 recipes/llm/train_ft.py `build_dataloader` calls the class."""
+    make, kind = told.pop("_target_"), _torchdata().StatefulDistributedSampler
+    told.pop("shuffle", None)
+    sampler = kind(rows, num_replicas=world, rank=0, drop_last=True)
+    return make(dataset=rows, sampler=sampler, batch_size=micro, **told)
+
+
+def _torchdata() -> Any:
+    return importlib.import_module("torchdata.stateful_dataloader.sampler")
 
 
 def _rate(config: Any, optimizers: Any, steps: Any) -> dict[str, Any]:
