@@ -23,6 +23,12 @@ def _is_reward(names: tuple[str, ...]) -> bool:
 _AVERAGES: Final = ("glm4v", "qwen2_vl", "qwen2_5_vl")
 """Families for which verl averages what the tower answers as if it were a tensor."""
 
+_OTHER_HEADS: Final = (
+    *("bloom", "codegen", "falcon", "gpt2", "gpt_neo", "gpt_neox", "gptj", "mpt", "opt"),
+)
+"""Families whose config has no `num_key_value_heads`: transformers 4.57.6 and 5.10.4, instances of
+the classes."""
+
 
 REFUSALS: Final = (
     reading_text(f"{SOURCE} utils/dataset/multiturn_sft_dataset.py, rl_dataset.py"),
@@ -42,6 +48,14 @@ REFUSALS: Final = (
         lambda plan: is_supervised(plan) and plan.model.family == "glm4v",
         f"{SOURCE} utils/dataset/multiturn_sft_dataset.py `__getitem__`; models/transformers/"
         "glm4v.py `process_position_ids`",
+        "compile to trl",
+    ),
+    Refusal(
+        ("model.family",),
+        "it asks a model's config for num_key_value_heads, which this family's has not: "
+        "AttributeError",
+        lambda plan: plan.model.family in _OTHER_HEADS,
+        f"{SOURCE} models/transformers/monkey_patch.py `apply_monkey_patch`",
         "compile to trl",
     ),
     *read_by_omegaconf(

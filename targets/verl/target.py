@@ -1,9 +1,12 @@
 """The verl target: one YAML that Hydra composes over verl's own, for SFT or for rewards."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from packaging.version import Version
+
 from tunec.compiler.analyses.counting import Counting, Epoch
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, constant
@@ -14,7 +17,7 @@ from tunec.targets.answers import answers_alone, only_answers
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
-from tunec.targets.rows import is_rewarded, is_supervised
+from tunec.targets.rows import evaluates, is_rewarded, is_supervised
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
     averaging_tokens,
@@ -236,6 +239,23 @@ def entry(plan: Plan, _: Dialect) -> tuple[str, ...]:
     return (f"verl.trainer.{module}", "--config-dir", PACKAGE, "--config-name", name)
 
 
+_refusals: Final = refusing(PACKAGE, REFUSALS)
+
+
+def _check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
+    yield from _refusals(plan, version)
+    if is_supervised(plan) and evaluates(plan):
+        batch = plan.batch.global_
+        yield Diagnostic(
+            "held-out-in-whole-batches",
+            "note",
+            f"{PACKAGE} evaluates whole batches of {batch} held-out samples, and leaves out the "
+            "rest; of fewer samples the loss is nan",
+            (Label("these samples", path="data.evaluation"),),
+            notes=(f"{SOURCE} trainer/sft_trainer.py `_build_dataloader`: drop_last",),
+        )
+
+
 def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     """Only whole batches are used, of the samples that divide over all processes.
 
@@ -270,7 +290,7 @@ TARGET: Final = Target(
     needs=_needs,
     takes_fsdp=True,
     starts_workers=is_for_rewards,
-    check=refusing(PACKAGE, REFUSALS),
+    check=_check,
     beside={"transformers": TRANSFORMERS, PEFT: PEFT_RELEASES},
     companions=companions,
     entry=entry,

@@ -46,6 +46,16 @@ def test_adapters_are_trained_in_the_dtype_that_a_release_makes_them(release, dt
     assert (plan.states.weights, plan.states.trainable) == ("bf16", dtype)
 
 
+def test_it_says_what_it_evaluates():
+    held = SPEC.replace("samples: 10k", "samples: 10k, evaluation: dev.parquet")
+    found = tunec.compile(f"{held}batch: {{global: 64}}\n", targets=["verl"])
+    (note,) = [each for each in found.diagnostics if each.id == "held-out-in-whole-batches"]
+    assert "batches of 64 held-out samples" in note.message
+    assert "held-out-in-whole-batches" not in {
+        each.id for each in tunec.compile(SPEC, targets=["verl"]).diagnostics
+    }
+
+
 @pytest.mark.parametrize(("devices", "engine"), [(1, "none"), (4, "fsdp")])
 def test_torchrun_starts_its_trainer(devices, engine):
     plan = tunec.compile(SPEC.replace("x4", f"x{devices}"), targets=["verl"]).planned.plan
