@@ -48,7 +48,7 @@ _MODERN: Final = (
 _ROBERTA: Final = (_Layer("classifier.dense"), _Layer("classifier.out_proj", wide=False))
 _SEQUENCE: Final[Mapping[str, tuple[_Layer, ...]]] = {
     "bert": (_Layer("*.pooler.dense"), _CLASSIFIER),
-    "deberta-v2": (_POOLER, _CLASSIFIER),
+    **dict.fromkeys(("deberta", "deberta-v2"), (_POOLER, _CLASSIFIER)),
     "distilbert": (_Layer("pre_classifier"), _CLASSIFIER),
     "modernbert": _MODERN,
     **dict.fromkeys(("camembert", "electra", "esm", "mpnet", "roberta", "xlm-roberta"), _ROBERTA),

@@ -20,7 +20,8 @@ SEQUENCES = Task.model_validate({"sequence_classification": {"labels": 3}})
 TOKENS = Task.model_validate({"token_classification": {"labels": 9}})
 MODELS = (
     *("bert-base-uncased", "roberta-base", "xlm-roberta-base", "distilbert-base-uncased"),
-    *("modernbert-base", "deberta-v3-small", "e5-base-v2", "qwen3-0.6b", "llama-3.2-1b"),
+    *("modernbert-base", "deberta-base", "deberta-v3-small", "e5-base-v2", "qwen3-0.6b"),
+    "llama-3.2-1b",
     *("gpt2", "bloom-560m", "phi-2", "gemma-3-270m", "esm2-8m", "mpnet-base"),
     *("hunyuan-0.5b", "helium-1-preview-2b", "afm-4.5b", "camembert-base"),
     "electra-small",
