@@ -20,6 +20,15 @@ _SEEN: Final = "each of its passes demands pictures, and a card is measured over
 
 
 _TERNARY: Final = "its weights are ternary, over which no method of tunec trains"
+_MASKED: Final = (
+    "it reads a mask and a picture in channels of their own, and no trainer of tunec's targets "
+    "trains it"
+)
+_DEPTHS: Final = (
+    "the blocks of its UNet have attention of several depths, or lack some, which no rule derives"
+)
+_ADAPTER: Final = "its repository holds an adapter for another model, and no weights of its own"
+_SHARED_LAYERS: Final = "its layers are one set of weights, which a card counts for each layer"
 
 
 def _own(family: str) -> str:
@@ -84,8 +93,22 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "Wan-AI/Wan2.2-I2V-": _CLIPS,
     "Wan-AI/Wan2.1-I2V-": _CLIPS,
     "Wan-AI/Wan2.1-FLF2V-": _CLIPS,
-    "black-forest-labs/FLUX.1-Fill-": "it reads a mask and a picture in channels of their own, "
-    "and no trainer of tunec's targets trains it",
+    "black-forest-labs/FLUX.1-Fill-": _MASKED,
+    "runwayml/stable-diffusion-inpainting": _MASKED,
+    "stable-diffusion-v1-5/stable-diffusion-inpainting": _MASKED,
+    "stabilityai/stable-diffusion-2-inpainting": _MASKED,
+    "sd2-community/stable-diffusion-2-inpainting": _MASKED,
+    "diffusers/stable-diffusion-xl-1.0-inpainting-": _MASKED,
+    "segmind/SSD-1B": _DEPTHS,
+    "segmind/Segmind-Vega": _DEPTHS,
+    "segmind/tiny-sd": _DEPTHS,
+    "segmind/small-sd": _DEPTHS,
+    "Wan-AI/Wan2.1-VACE-": "it reads clips that guide it, and plans are of single pictures",
+    "Freepik/F-Lite": "diffusers 0.42.1 has no class of it",
+    "hunyuanvideo-community/HunyuanImage-2.1-": _NO_CONFIG,
+    "tencent/HunyuanDiT-": _UNTRAINED,
+    "briaai/BRIA-3": _UNTRAINED,
+    "briaai/FIBO": _UNTRAINED,
     "THUDM/CogVideoX": _UNTRAINED,
     "zai-org/CogVideoX": _UNTRAINED,
     "THUDM/CogView": _UNTRAINED,
@@ -116,15 +139,21 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "follow no curve of the length",
     "google/embeddinggemma-": "its modules stand without the head of a model that writes, and no "
     "rule of tunec names them so",
-    "albert/albert-": "its layers are one set of weights, which a card counts for each layer",
+    "albert/albert-": _SHARED_LAYERS,
+    "ai4bharat/indic-bert": _SHARED_LAYERS,
     "allenai/longformer-": "its attention pads a text to whole windows, so that its bytes follow "
     "no curve of the length",
+    "google/bigbird-roberta-": "its attention draws blocks at random, so that its bytes follow no "
+    "curve of the batch",
+    "google/fnet-": "its Fourier transforms run in no 16 bits",
     "google/mobilebert-": "its layers have bottlenecks of their own, which no rule derives",
     "Alibaba-NLP/gte-multilingual-": _own("new"),
     "Alibaba-NLP/gte-base-en-v1.5": _own("new"),
     "Alibaba-NLP/gte-large-en-v1.5": _own("new"),
     "Snowflake/snowflake-arctic-embed-m-long": _KEYS,
     "nomic-ai/nomic-embed-text-": _KEYS,
+    "nomic-ai/nomic-bert-": _KEYS,
+    "nomic-ai/CodeRankEmbed": _KEYS,
     "jinaai/jina-embeddings-v2-": _KEYS,
     "jinaai/jina-embeddings-v3": _KEYS,
     "nvidia/NV-Embed-": _own("nvembed"),
@@ -195,6 +224,28 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "ServiceNow-AI/Apriel-5B-": _own("apriel"),
     "InstaDeepAI/nucleotide-transformer-v2-": "its config.json names code of its own beside `esm`, "
     "and the class of transformers 5.23.0 has another feed-forward",
+    "zhihan1996/DNABERT-2-": "its config.json names code of its own beside `bert`, with other "
+    "layers than the class of transformers 5.23.0 has",
+    "kuleshov-group/caduceus-": _own("caduceus"),
+    "Kwai-Keye/Keye-VL-8B-": _own("KeyeForConditionalGeneration"),
+    "Kwai-Keye/Keye-VL-1_5-": _own("KeyeVL1_5ForConditionalGeneration"),
+    "Kwai-Keye/Keye-VL-2.0-": _own("KeyeVL2"),
+    "lmms-lab/LLaVA-OneVision-1.5-": _own("LLaVAOneVision1_5_ForConditionalGeneration"),
+    "cerebras/btlm-": _own("btlm"),
+    "WisdomShell/CodeShell-": _own("codeshell"),
+    "ai4bharat/indictrans2-": _own("IndicTrans"),
+    "EvolutionaryScale/esm": "its files are those of EvolutionaryScale's package `esm`, which "
+    "transformers does not load",
+    "arcinstitute/evo2_": "its files are those of its makers' package `evo2`, which transformers "
+    "does not load",
+    "nvidia/Nemotron-4-340B-": "its files are those of NeMo, which transformers does not load",
+    "urchade/gliner": "its files are those of the package `gliner`, which transformers does not "
+    "load",
+    "knowledgator/gliclass-": "its files are those of the package `gliclass`, which transformers "
+    "does not load",
+    "sentence-transformers/static-": "it is a table of embeddings without layers, which no target "
+    "trains",
+    "vidore/colpali-v1": _ADAPTER,
     "microsoft/bitnet-": _TERNARY,
     "tiiuae/Falcon-E-": _TERNARY,
     "parler-tts/": _SPEAKS,
@@ -208,6 +259,9 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "stepfun-ai/Step-Audio-": _HEARS,
     "zai-org/GLM-ASR-": _SOUND,
     "kyutai/stt-": _SOUND,
+    "laion/clap-": _SOUND,
+    "unsloth/csm-": _SPEAKS,
+    "SparkAudio/Spark-TTS-": _SPEAKS,
     "MIT/ast-": _SOUND,
     "nvidia/C-RADIO": _SEES,
     "Qwen/Qwen-7B": _own("qwen"),
@@ -215,7 +269,9 @@ UNPLANNED: Final[Mapping[str, str]] = {
 }
 """What names begin with, and why (transformers 5.23.0, `models/auto/configuration_auto.py`; the
 rows of `benchmarks/card_sweep.jsonl`; `model_type` in llmfit 1.1.17, embedded hf_models.json; the
-classes of reward models and rerankers by their model cards)."""
+classes of reward models and rerankers by their model cards; architectures of ms-swift 4.6.0,
+`model/models`; ComfyUI, `comfy/model_detection.py`, for SSD-1B and Vega; the README of a package
+that a row names; hlky/dinoml_v2 2b9830f3d697 for CoLPali's adapter_config.json)."""
 
 _SIGHT: Final = (
     "of models that see, `llava-1.5-7b`, `idefics2-8b` and `qwen2.5-vl-7b` can be planned"
@@ -262,6 +318,7 @@ STORED: Final[Mapping[str, str]] = {
     "-gptq-int4": "4 bits by GPTQ",
     "-gptq-int8": "8 bits by GPTQ",
     "-gguf": "the file format of llama.cpp",
+    "_gguf": "the file format of llama.cpp",
     "-4bit": "4 bits for MLX",
     "-8bit": "8 bits for MLX",
     "-fp8": "FP8",
