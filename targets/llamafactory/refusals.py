@@ -100,6 +100,12 @@ def _makes(release: str, until: str) -> Refusal:
     )
 
 
+def _decays_early(plan: Plan) -> bool:
+    """Whether the length of the plateau is left to LLaMA-Factory."""
+    is_said = any(name == "num_stable_steps" for name, _ in plan.schedule.arguments)
+    return plan.schedule.kind == "warmup_stable_decay" and not is_said
+
+
 def _ends_once(plan: Plan, release: str) -> bool:
     """Whether the template of a release takes the loss over answers alone."""
     return (_named_template(plan) or template_of(plan, release)) in ENDS_ONCE
@@ -176,6 +182,16 @@ REFUSALS: Final = (
         _stays_as_stored,
         "llamafactory 0.9.3 to 0.9.5 model/loader.py `load_model`: torch_dtype",
         "compute in bf16 or fp16",
+    ),
+    Refusal(
+        ("schedule.kind", "schedule.arguments"),
+        "it holds the rate for a third of the steps after the warm-up, decays it, and trains the "
+        "rest at the end of the decay, unless the schedule's arguments say how long it is held",
+        _decays_early,
+        "llamafactory 0.9.3 to 0.9.5 train/trainer_utils.py `create_custom_scheduler`: use 1/3 for "
+        "stable by default",
+        "give `schedule_arguments` num_stable_steps too: all steps less those of the warm-up and "
+        "of the decay",
     ),
     Refusal(
         ("data.packing", "attention.implementation"),

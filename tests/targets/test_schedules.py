@@ -107,6 +107,16 @@ def test_an_argument_of_another_shape_is_refused():
     assert "the schedule cosine has no argument `min_lr_rate`" in fault.message
 
 
+@pytest.mark.parametrize(
+    ("told", "faults"),
+    [("{num_decay_steps: 20}", ["E0905"]), ("{num_decay_steps: 20, num_stable_steps: 70}", [])],
+)
+def test_llamafactory_is_told_how_long_the_rate_is_held(told, faults):
+    """llamafactory 0.9.5 `create_custom_scheduler`: otherwise for a third of the steps."""
+    result = compiled("warmup_stable_decay", told, "llamafactory")
+    assert [each.id for each in result.diagnostics if each.severity == "error"] == faults
+
+
 def test_simpletuner_refuses_what_it_is_not_told():
     result = compiled(
         "cosine_with_min_lr", "{min_lr_rate: 0.1}", "simpletuner", "sdxl-base-1.0", "p/"
