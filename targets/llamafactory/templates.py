@@ -77,6 +77,9 @@ TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
     r"/smollm-.*-instruct": ("smollm",),
     r"/smollm2-.*-instruct": ("smollm2",),
     r"/granite-3\.\d-.*-instruct": ("granite3",),
+    r"/granite-vision-3\.2-2b": ("granite3_vision",),
+    r"/mimo-vl-7b-rl": ("mimo_vl",),
+    r"/mimo-vl-7b-sft": ("qwen2_vl",),
     r"/hunyuan-(.*-instruct|mt-7b)": ("hunyuan",),
     r"/lfm2\.5-.*-instruct": ("lfm2",),
     r"/seed-oss-36b-instruct": ("seed_oss",),
@@ -101,7 +104,7 @@ _SEEING: Final = frozenset(
     | {"qwen3_vl", "qwen3_vl_nothink", "intern_vl", "llama4", "gemma3n", "qwen2_omni"}
     | {"qwen3_5", "qwen3_5_nothink", "gemma4", "gemma4n", "glm4v", "glm4_5v", "glm_ocr"}
     | {"mistral_small", "ministral3", "kimi_vl", "pixtral", "lfm2_vl"}
-    | {"llava_next_llama3", "llava_next_yi"}
+    | {"llava_next_llama3", "llava_next_yi", "granite3_vision", "mimo_vl"}
 )
 
 

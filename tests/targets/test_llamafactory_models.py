@@ -19,7 +19,7 @@ OTHERWISE = {
 
 def is_base(repository: str) -> bool:
     """Whether the catalogue's weights were not tuned on conversations, though they see images."""
-    return repository.endswith(("-pt", "-pt-224", "-Vision", "-17B-128E", "-17B-16E"))
+    return repository.endswith(("-pt", "-pt-224", "-pt-448", "-Vision", "-17B-128E", "-17B-16E"))
 
 
 def test_every_chat_model_of_the_catalogue_has_the_template_that_its_page_offers():
