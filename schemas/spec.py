@@ -15,7 +15,15 @@ from tunec.schemas.objective_facts import OBJECTIVES
 from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
 from tunec.schemas.shape import Shape
 from tunec.schemas.spec_sections import ONE_NUMBER, Evaluation, Job, Script, Task
-from tunec.schemas.terms import Attention, Engine, FloatDtype, Launcher, OptimizerName, ScheduleKind
+from tunec.schemas.terms import (
+    Attention,
+    Engine,
+    FloatDtype,
+    FreezablePart,
+    Launcher,
+    OptimizerName,
+    ScheduleKind,
+)
 from tunec.schemas.training_data import Data, DataPath
 from tunec.schemas.units import INT64, Budget, Count, Positive, PositiveCount, Share, Whole
 
@@ -34,7 +42,7 @@ class InlineModel(Shape):
 class Full(Shape):
     """Train the model's own weights."""
 
-    freeze: tuple[Literal["vision", "projector", "text", "embeddings"], ...] = ()
+    freeze: tuple[FreezablePart, ...] = ()
     """Parts that are not trained."""
 
 

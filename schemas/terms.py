@@ -16,6 +16,8 @@ AdapterKind = Literal["none", "lora"]
 AdapterMerge = Literal["never", "device", "host"]
 """Where adapters are merged into the base after training: nowhere, so that they stay in files of
 their own; on a device, beside everything that training holds; or in host RAM, from files."""
+FreezablePart = Literal["vision", "projector", "text", "embeddings"]
+"""A part of a model that full fine-tuning can leave as it is."""
 Attention = Literal["eager", "sdpa", "flash_attention_2"]
 OptimizerName = Literal[
     "adamw",

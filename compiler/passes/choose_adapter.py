@@ -3,7 +3,7 @@
 import json
 import re
 from shlex import quote
-from typing import Final
+from typing import Final, get_args
 
 from tunec.compiler.analyses.architecture import (
     HalfTarget,
@@ -32,6 +32,7 @@ from tunec.compiler.passes.quantized_base import refuse_trained_in_full
 from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.spec import Lora
+from tunec.schemas.terms import FreezablePart
 
 _ATTENTION = re.compile(r"attn|[aA]ttention(?!s\.)|\bmixer\.[qkvo]_proj$")
 """A UNet's `attentions` hold their feed-forward as well (diffusers 0.42.1 unet_2d_blocks.py); a
@@ -79,7 +80,7 @@ def _no_adapter(scribe: Scribe) -> None:
 
 
 def _parts_there(scribe: Scribe, asked: tuple[str, ...]) -> tuple[str, ...]:
-    """The parts to freeze that the model has; reports an error for a part that it lacks."""
+    """The parts to freeze that the model has, in one order; reports an error for one it lacks."""
     has = {"embeddings", *(module.part for module in scribe.facts.model.architecture.modules)}
     absent = [each for each in asked if each not in has]
     if absent:
@@ -89,7 +90,7 @@ def _parts_there(scribe: Scribe, asked: tuple[str, ...]) -> tuple[str, ...]:
             "method.full.freeze",
             help=f"remove {' and '.join(absent)} from it",
         )
-    return tuple(each for each in asked if each in has)
+    return tuple(each for each in get_args(FreezablePart) if each in asked and each in has)
 
 
 def _lora(scribe: Scribe, lora: Lora, name: str) -> None:
@@ -356,9 +357,17 @@ def _is_tower(scribe: Scribe, name: str) -> bool:
 def _count(scribe: Scribe) -> None:
     values = {path: scribe.facts.pinned(path, value) for path, value in scribe.values.items()}
     adapter: Adapter = build_group("adapter", {**values, "adapter.trainable_parameters": 0})
+    count = trainable_parameters(scribe.facts.model.architecture, adapter)
+    if adapter.frozen and not count:
+        scribe.error(
+            "E0802",
+            "method.full.freeze leaves nothing of this model to train",
+            "method.full.freeze",
+            help="remove a part from it",
+        )
     scribe.say(
         "adapter.trainable_parameters",
-        trainable_parameters(scribe.facts.model.architecture, adapter),
+        count,
         "total over the modules that have adapters or are trained in full",
         slot("adapter.targets"),
         slot("adapter.rank"),

@@ -166,6 +166,15 @@ def _scaling(known: _Known) -> Iterator[Definition]:
         yield from known.follows("precision.loss_scaling", word, reason, "precision.compute")
 
 
+# ── the method ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _frozen(known: _Known) -> Iterator[Definition]:
+    if known["adapter.kind"] == "lora":
+        reason = "adapters freeze the whole base"
+        yield from known.follows("adapter.frozen", (), reason, "adapter.kind")
+
+
 # ── the schedule ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -241,7 +250,9 @@ def _autocast(known: _Known, engines: Sequence[str]) -> Iterator[Definition]:
 _COUNTS: Final[tuple[_Rule, ...]] = (
     *(_world, _one_machine, _nodes, _per_node, _whole, _data, _format),
 )
-_RULES: Final[tuple[_Rule, ...]] = (*(_accumulation, _micro, _global, _scaling, _length, _warmup),)
+_RULES: Final[tuple[_Rule, ...]] = (
+    *(_accumulation, _micro, _global, _scaling, _frozen, _length, _warmup),
+)
 
 
 def _can_say(table: Target, slot: str) -> bool:

@@ -114,6 +114,17 @@ REFUSALS: Final = (
         "train towards texts, or compile to trl",
     ),
     Refusal(
+        ("adapter.frozen", "activation_checkpointing.reentrant"),
+        "it refuses reentrant recomputation of a model that is partly frozen",
+        lambda plan: (
+            bool(plan.adapter.frozen)
+            and plan.activation_checkpointing.mode == "layer"
+            and plan.activation_checkpointing.reentrant
+        ),
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py `check_use_reentrant_mismatch`",
+        "pin activation_checkpointing.reentrant to false, or zero.stage below 3",
+    ),
+    Refusal(
         ("parallel.tensor",),
         "it splits layers by DTensor, which the account does not hold",
         lambda plan: plan.parallel.tensor > 1,

@@ -16,6 +16,7 @@ from tunec.targets.axolotl.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.axolotl.arithmetic import BY_DEVICE, CHECKPOINTING, PARALLEL, PRECISION
 from tunec.targets.axolotl.data import DATA, forms, records
 from tunec.targets.axolotl.from_trl import TAKES
+from tunec.targets.axolotl.frozen import FROZEN
 from tunec.targets.axolotl.fsdp import FSDP
 from tunec.targets.axolotl.leaves import LEAVES
 from tunec.targets.axolotl.migration import ANSWERS, CARRIES, unsaid
@@ -132,6 +133,7 @@ CONFIG: Final = File(
         ANSWERS.row,
         *OBJECTIVE,
         *ADAPTER,
+        *FROZEN,
         *QUANTIZATION,
         *PRECISION,
         *CHECKPOINTING,
@@ -174,12 +176,7 @@ _CANNOT: Final = {
         "Axolotl trains models that write text", True, ("causal-lm", "vision-language")
     ),
     "adapter.dropout": NO_DROPOUT_FOR_PAIRS,
-    "adapter.frozen": Cannot(
-        "its keys name what is trained, by patterns of weights' names (unfrozen_parameters), or "
-        "freeze all that sees and hears (freeze_mm_modules); tunec writes neither",
-        loses=True,
-        harmless=((),),
-    ),
+    "adapter.frozen": Cannot("a row says it"),
     "loss.path": Cannot(
         "TRL's trainers of pairs and answers compute all logits at once", True, ("full",)
     ),

@@ -123,3 +123,19 @@ def test_only_a_part_that_is_there_is_frozen(model, fits):
     found = planned(model=model, method=method, hardware="h100-80g-x8", data=data_of(model))
     told = [each.id for each in found.diagnostics if each.severity == "error"]
     assert told == ([] if fits else ["E0802"])
+
+
+@pytest.mark.parametrize(
+    ("model", "parts", "frozen"),
+    [
+        ("qwen2.5-vl-7b", ["projector", "vision", "projector"], ("vision", "projector")),
+        ("qwen2.5-vl-7b", ["text", "vision", "projector"], None),
+        ("llama-3.2-1b", ["embeddings", "text"], None),
+    ],
+)
+def test_frozen_parts_have_one_order_and_leave_something_to_train(model, parts, frozen):
+    method = {"full": {"freeze": parts}}
+    found = planned(model=model, method=method, hardware="h100-80g-x8", data=data_of(model))
+    told = [each.message for each in found.diagnostics if each.severity == "error"]
+    assert told == ([] if frozen else ["method.full.freeze leaves nothing of this model to train"])
+    assert found.plan is None or found.plan.adapter.frozen == frozen

@@ -237,6 +237,17 @@ REFUSED = [
         {"quantization.format": "int8", "precision.compute": "fp16", "devices.capability": "6.1"},
         r"LLM.int8\(\) falls back",
     ),
+    (
+        "axolotl",
+        "0.19.0",
+        {
+            "adapter.kind": "none",
+            "adapter.frozen": ("embeddings",),
+            "activation_checkpointing.mode": "layer",
+            "activation_checkpointing.reentrant": True,
+        },
+        "partly frozen",
+    ),
     ("visualglm", "0.4.12", {}, "pictures on in fp32"),
     ("visualglm", "0.4.12", {"runtime.seed": 0}, "seed"),
     ("visualglm", "0.4.12", {"schedule.evaluation_steps": 5}, "evaluates nothing"),
