@@ -47,6 +47,11 @@ class Epoch(Struct, frozen=True):
         return math.ceil(batches / dealt) * self.sequence
 
 
+def rise_rounded_up(steps: int, share: float, _: ObjectiveKind) -> int:
+    """The steps of a warm-up: transformers 4.40.2 to 5.23.0 training_args.py `get_warmup_steps`."""
+    return math.ceil(steps * share)
+
+
 class Counting(Struct, frozen=True):
     """How one trainer counts."""
 
@@ -58,6 +63,8 @@ class Counting(Struct, frozen=True):
     """How the trainer packs samples, if it does."""
     is_exact: bool = True
     """Whether the count depends only on the values of an `Epoch`."""
+    rise: Callable[[int, float, ObjectiveKind], int] = rise_rounded_up
+    """The steps of a warm-up over a share of all steps."""
     leaves_out: tuple[ObjectiveKind, ...] = ()
     """The objectives for which it leaves a sample out that is too long, instead of cutting it."""
     leaves_out_unanswered: tuple[ObjectiveKind, ...] = ()

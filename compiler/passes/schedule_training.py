@@ -214,7 +214,7 @@ def _warmup(scribe: Scribe, draft: Draft, kind: ScheduleKind, length: _Length) -
     elif length.steps == 1:
         _rises_in(scribe, 0, "a run of one step would consist of warm-up only")
     else:
-        _rises_over(scribe, share, length.steps)
+        _rises_over(scribe, draft, share, length.steps)
 
 
 def _rises_in(scribe: Scribe, steps: int | None, why: str) -> None:
@@ -222,11 +222,15 @@ def _rises_in(scribe: Scribe, steps: int | None, why: str) -> None:
     scribe.say("schedule.warmup_steps", steps, why, spec("train.warmup"))
 
 
-def _rises_over(scribe: Scribe, share: float, steps: int | None) -> None:
+def _rises_over(scribe: Scribe, draft: Draft, share: float, steps: int | None) -> None:
     why = as_given(scribe.facts.spec.train, "warmup")
     scribe.say("schedule.warmup_share", share, why, spec("train.warmup"))
-    count = None if steps is None else math.ceil(steps * share)
-    why = "the number of steps is not known" if steps is None else f"{share:.0%} of all, rounded up"
+    counting = scribe.facts.counting
+    count = None if steps is None else counting.rise(steps, share, draft.objective.kind)
+    how = "rounded up"
+    if steps is not None and count != math.ceil(steps * share):
+        how = f"rounded as {counting.trainer} does"
+    why = "the number of steps is not known" if steps is None else f"{share:.0%} of all, {how}"
     rests = (slot("schedule.warmup_share"), slot("schedule.steps"))
     scribe.say("schedule.warmup_steps", count, why, *rests)
 

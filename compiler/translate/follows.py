@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from math import ceil
 from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
@@ -187,6 +188,12 @@ def _length(known: _Known) -> Iterator[Definition]:
 def _warmup(known: _Known) -> Iterator[Definition]:
     reason = "the warm-up is given in steps"
     yield from known.replaces("schedule.warmup_steps", "schedule.warmup_share", reason)
+    share, steps = known["schedule.warmup_share"], known["schedule.steps"]
+    if share and steps:
+        rests = ("schedule.warmup_share", "schedule.steps")
+        yield from known.follows(
+            "schedule.warmup_steps", ceil(share * steps), "their product", *rests
+        )
 
 
 # ── the engine ───────────────────────────────────────────────────────────────────────────────────

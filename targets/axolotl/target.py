@@ -4,12 +4,18 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.analyses.counting import Counting, Epoch, count_whole_and_partial
+from tunec.compiler.analyses.counting import (
+    Counting,
+    Epoch,
+    count_whole_and_partial,
+    rise_rounded_up,
+)
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.passes import defaults
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed
 from tunec.schemas.spec import Spec
+from tunec.schemas.terms import ObjectiveKind
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.packages import PACKAGE as ACCELERATE_PACKAGE
 from tunec.targets.axolotl.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
@@ -31,7 +37,14 @@ from tunec.targets.axolotl.packages import (
     installed_releases,
 )
 from tunec.targets.axolotl.refusals import REFUSALS
-from tunec.targets.axolotl.training import BATCH, OPTIMIZER, RUNTIME, SCHEDULE, TIMES
+from tunec.targets.axolotl.training import (
+    BATCH,
+    OPTIMIZER,
+    RUNTIME,
+    SCHEDULE,
+    SHORTEST_WARMUP,
+    TIMES,
+)
 from tunec.targets.chat_template import plain_template
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE as DEEPSPEED_PACKAGE
@@ -56,12 +69,24 @@ def _steps(epoch: Epoch, epochs: float) -> int:
     return math.ceil(epoch.rows * epochs / (epoch.micro * epoch.accumulation * epoch.processes))
 
 
+def _rise(steps: int, share: float, objective: ObjectiveKind) -> int:
+    """The steps of a warm-up: rounded down, and two instead of one.
+
+    axolotl 0.13.2 to 0.19.0 core/builders/base.py `_configure_warmup_and_logging`. If the model
+    answers prompts, the Trainer counts.
+    """
+    if objective == "grpo":
+        return rise_rounded_up(steps, share, objective)
+    down = int(share * steps)
+    return SHORTEST_WARMUP if down == 1 else down
+
+
 def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     """Axolotl's counting. Its packing fills bins in a random order, so the rows are an estimate.
 
     axolotl 0.13.2 to 0.19.0 utils/samplers/multipack.py `MultipackBatchSampler`.
     """
-    return Counting(f"axolotl {dialect[PACKAGE]}", _steps, "multipack")
+    return Counting(f"axolotl {dialect[PACKAGE]}", _steps, "multipack", rise=_rise)
 
 
 _MARKS: Final = frozenset(
@@ -181,6 +206,9 @@ _CANNOT: Final = {
         "TRL's trainers of pairs and answers compute all logits at once", True, ("full",)
     ),
     "model.trust_remote_code": Cannot("a row says it"),
+    "schedule.warmup_share": Cannot(
+        "it is given the steps of a warm-up, where the run's are given"
+    ),
     "data.images": Cannot("the data has them, and the model's processor cuts them"),
     "parallel.engine": Cannot("of several processes torch makes DDP"),
     "parallel.sequence": Cannot("a row says it"),

@@ -20,7 +20,13 @@ from tunec.targets.axolotl.data import write_evaluation
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.schedule import write_arguments, write_saving
 from tunec.targets.huggingface.training import OPTIMIZER as TRAINER_OPTIMIZER
-from tunec.targets.rows import in_epochs, leaves_parts_unused, rises_over_a_share, row
+from tunec.targets.rows import (
+    in_epochs,
+    is_rewarded,
+    leaves_parts_unused,
+    rises_over_a_share,
+    row,
+)
 
 _SCHEMA: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/training.py `HyperparametersConfig`"
 _BUILDER: Final = "core/builders/base.py `TrainerBuilderBase`, before 0.10 core/trainer_builder.py"
@@ -110,11 +116,16 @@ def _length(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"schedule.epochs": found.get("num_epochs", 1.0)}
 
 
+SHORTEST_WARMUP: Final = 2
+"""Axolotl makes two steps of one: core/builders/base.py `_configure_warmup_and_logging`."""
+
+
 def _warmup(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """The warm-up in steps, two instead of one, or as a share of all steps."""
     steps, share = found.get("warmup_steps"), found.get("warmup_ratio")
     if steps is not None:
-        return {"schedule.warmup_steps": 2 if steps == 1 else steps, "schedule.warmup_share": None}
+        rise = SHORTEST_WARMUP if steps == 1 else steps
+        return {"schedule.warmup_steps": rise, "schedule.warmup_share": None}
     return {"schedule.warmup_share": share} if share else {}
 
 
@@ -159,9 +170,18 @@ def _write_length(plan: Plan) -> Mapping[str, Json]:
 
 
 def _write_warmup(plan: Plan) -> Mapping[str, Json]:
-    if plan.schedule.warmup_share is not None:
+    if rises_over_a_share(plan) and not _rises_over_steps(plan):
         return {"warmup_ratio": plan.schedule.warmup_share}
     return {"warmup_steps": plan.schedule.warmup_steps}
+
+
+def _rises_over_steps(plan: Plan) -> bool:
+    """Whether a share of the steps is written in steps: Axolotl takes it of those of one epoch.
+
+    That is so for pairs whatever `max_steps` is, and for texts where `max_steps` are more: axolotl
+    0.13.2 to 0.19.0 common/datasets.py `load_preference_datasets`, utils/data/sft.py.
+    """
+    return rises_over_a_share(plan) and not in_epochs(plan) and not is_rewarded(plan)
 
 
 def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
@@ -224,7 +244,12 @@ SCHEDULE: Final = (
         absent={"schedule.arguments": ()},
     ),
     _WARMUP,
-    replace(_WARMUP, slots=("schedule.warmup_share",), when=rises_over_a_share),
+    replace(_WARMUP, slots=("schedule.warmup_steps",), when=_rises_over_steps),
+    replace(
+        _WARMUP,
+        slots=("schedule.warmup_share",),
+        when=lambda plan: rises_over_a_share(plan) and not _rises_over_steps(plan),
+    ),
     same(
         "logging_steps",
         "schedule.log_steps",

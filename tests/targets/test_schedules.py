@@ -193,3 +193,35 @@ def test_a_trainer_without_noise_refuses():
     (fault,) = [each for each in result.diagnostics if each.id == "E0901"]
     assert "runtime.neftune_alpha 5" in fault.message
     assert "SimpleTuner adds no noise to embeddings" in fault.notes
+
+
+SHARES = [
+    ("axolotl", {}, {"steps": 100}, 3, {"warmup_steps": 3}),
+    ("axolotl", {}, {"steps": 90}, 2, {"warmup_steps": 2}),
+    ("axolotl", {}, {"steps": 50}, 2, {"warmup_steps": 2}),
+    ("axolotl", {}, {"steps": 20}, 0, {"warmup_steps": 0}),
+    ("axolotl", {"samples": 640}, {"epochs": 1}, 0, {"warmup_ratio": 0.03}),
+    ("axolotl", {"samples": 3200}, {"epochs": 1}, 3, {"warmup_ratio": 0.03}),
+    ("axolotl", {}, {"epochs": 1}, None, {"warmup_ratio": 0.03}),
+    ("huggingface", {}, {"steps": 20}, 1, {"warmup_steps": 0.03}),
+]
+
+
+@pytest.mark.parametrize(("target", "data", "length", "rise", "said"), SHARES)
+def test_a_share_of_the_steps_is_the_warm_up_that_the_trainer_makes(
+    target, data, length, rise, said
+):
+    loaded = {
+        "tunec": 1,
+        "model": "Qwen2.5-0.5B",
+        "method": "lora",
+        "data": {"train": "train.jsonl", **data},
+        "hardware": "a100-80g-x1",
+        "batch": {"global": 32},
+        "train": {**length, "warmup": {"share": 0.03}},
+    }
+    result = tunec.compile(yaml.safe_dump(loaded), targets=[target])
+    assert result.planned.plan is not None
+    assert result.planned.plan.schedule.warmup_steps == rise
+    found = yaml.safe_load(result.artifacts[target][0].text)
+    assert {key: each for key, each in found.items() if key.startswith("warmup")} == said
