@@ -5,7 +5,14 @@ from typing import Final
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.axolotl.model import FP8
 from tunec.targets.axolotl.packages import WRITTEN
-from tunec.targets.rows import has_adapter, is_quantised, is_rewarded, is_supervised, splits_groups
+from tunec.targets.rows import (
+    has_adapter,
+    is_quantised,
+    is_rewarded,
+    is_supervised,
+    scores_texts,
+    splits_groups,
+)
 from tunec.targets.scripts.refusals import Refusal, seen_by_own_classes
 from tunec.targets.scripts.trl_rewards import OWN_REWARDS
 
@@ -53,6 +60,9 @@ def _lacks_whole_groups(plan: Plan) -> bool:
     return is_rewarded(plan) and plan.batch.global_ < least
 
 
+_HEAD: Final = "axolotl 0.17.0 to 0.19.0 loaders/model.py `_reinitialize_classification_head`"
+_FILLS: Final = "0.17"
+"""The first release that fills the head of a reward model itself."""
 _GRPO: Final = "trl 0.27.0 to 1.9.0 trainer/grpo_trainer.py"
 _SECOND: Final = "axolotl 0.13.2 to 0.19.0 train.py `setup_reference_model`"
 
@@ -123,6 +133,14 @@ REFUSALS: Final = (
         ),
         "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py `check_use_reentrant_mismatch`",
         "pin activation_checkpointing.reentrant to false, or zero.stage below 3",
+    ),
+    Refusal(
+        ("zero.stage", "objective.kind"),
+        "it looks at the numbers of the head that scores, of which ZeRO-3 leaves none in place",
+        lambda plan: scores_texts(plan) and plan.zero.stage == 3,
+        f"{_HEAD}: max() of no numbers ends the run",
+        "pin zero.stage to 2, or set `engine: fsdp`",
+        since=_FILLS,
     ),
     Refusal(
         ("parallel.tensor",),

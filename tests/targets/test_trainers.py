@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
-from tests.plans import plan_of
+from tests.plans import REWARD, ZERO_3, plan_of
 from tests.random_plans import plans
 from tests.slot_coverage import lost_in, said_in
 
@@ -248,6 +248,7 @@ REFUSED = [
         },
         "partly frozen",
     ),
+    ("axolotl", "0.17.0", {**REWARD, **ZERO_3}, "head that scores"),
     ("visualglm", "0.4.12", {}, "pictures on in fp32"),
     ("visualglm", "0.4.12", {"runtime.seed": 0}, "seed"),
     ("visualglm", "0.4.12", {"schedule.evaluation_steps": 5}, "evaluates nothing"),
