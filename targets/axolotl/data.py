@@ -23,6 +23,7 @@ from tunec.targets.chat_template import template_named, template_path
 from tunec.targets.rows import (
     TRAINING_DATA,
     has_images,
+    is_of_pairs,
     is_rewarded,
     is_supervised,
     length,
@@ -225,6 +226,9 @@ def _read_template(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return template_named(found.get("chat_template_jinja"), "axolotl")
 
 
+CUTS_PAIRS: Final = "0.17"
+"""The first release that can cut pairs that are too long; earlier ones drop them: utils/data/rl.py
+`_drop_long_sequences`."""
 OF_TOKENIZER: Final = "tokenizer_default"
 """The word for the template of the tokenizer, and the default."""
 _SAMPLES: Final = (
@@ -255,6 +259,13 @@ _SAMPLES: Final = (
         "axolotl 0.13.2 to 0.19.0 utils/data/utils.py: absent, long samples are dropped",
         since=WRITTEN,
         when=is_supervised,
+    ),
+    constant(
+        "excess_length_strategy",
+        "truncate",
+        "axolotl 0.17.0 to 0.19.0 utils/data/rl.py `_load_split`: absent, long pairs are dropped",
+        since=CUTS_PAIRS,
+        when=is_of_pairs,
     ),
     row(
         ("chat_template", "chat_template_jinja"),

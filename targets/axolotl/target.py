@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from packaging.version import Version
+
 from tunec.compiler.analyses.counting import (
     Counting,
     Epoch,
@@ -20,7 +22,7 @@ from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.packages import PACKAGE as ACCELERATE_PACKAGE
 from tunec.targets.axolotl.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.axolotl.arithmetic import BY_DEVICE, CHECKPOINTING, PARALLEL, PRECISION
-from tunec.targets.axolotl.data import DATA, forms, records
+from tunec.targets.axolotl.data import CUTS_PAIRS, DATA, forms, records
 from tunec.targets.axolotl.from_trl import TAKES
 from tunec.targets.axolotl.frozen import FROZEN
 from tunec.targets.axolotl.fsdp import FSDP
@@ -84,9 +86,19 @@ def _rise(steps: int, share: float, objective: ObjectiveKind) -> int:
 def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     """Axolotl's counting. Its packing fills bins in a random order, so the rows are an estimate.
 
-    axolotl 0.13.2 to 0.19.0 utils/samplers/multipack.py `MultipackBatchSampler`.
+    axolotl 0.13.2 to 0.19.0 utils/samplers/multipack.py `MultipackBatchSampler`. Samples without an
+    answer before the cut are dropped: utils/trainer.py `process_datasets_for_packing`, and pairs:
+    utils/data/rl.py `_load_split`.
     """
-    return Counting(f"axolotl {dialect[PACKAGE]}", _steps, "multipack", rise=_rise)
+    release = dialect[PACKAGE]
+    return Counting(
+        f"axolotl {release}",
+        _steps,
+        "multipack",
+        rise=_rise,
+        leaves_out=() if release >= Version(CUTS_PAIRS) else ("dpo",),
+        leaves_out_unanswered=("sft", "dpo"),
+    )
 
 
 _MARKS: Final = frozenset(

@@ -251,14 +251,37 @@ def test_a_pair_takes_twice_the_time_of_a_text(objective):
     assert pairs.time.samples == texts.time.samples
 
 
+LONG_PAIRS = {
+    "train": "pairs.jsonl",
+    "samples": 50,
+    "sequence": 512,
+    "lengths": {100: 40, 600: 10},
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "steps", "goes"),
+    [("axolotl", 7, "truncated"), ("axolotl@0.16", 5, "left out"), ("trl", 7, "truncated")],
+)
+def test_pairs_are_cut_where_the_trainer_can_and_left_out_elsewhere(target, steps, goes):
+    """Of 50 pairs 10 are too long: axolotl 0.16.1 and 0.17.0 utils/data/rl.py `_load_split`."""
+    spec = {"tunec": 1, "model": "llama-3.2-1b", "method": "lora", "hardware": A100}
+    spec |= {"data": LONG_PAIRS, "batch": {"global": 8}, "objective": "dpo"}
+    found = tunec.compile(spec, targets=[target])
+    assert found.planned.plan.schedule.steps == steps
+    (told,) = (each for each in found.diagnostics if each.id == "samples-cut")
+    assert f"will be {goes}" in told.message
+    written = "excess_length_strategy: truncate" in "".join(found.texts().values())
+    assert written == (target == "axolotl")
+
+
 @pytest.mark.parametrize(
     ("target", "steps", "goes"), [("trl", 5, "left out"), ("axolotl", 7, "truncated")]
 )
 def test_steps_are_of_the_pairs_that_the_trainer_keeps(target, steps, goes):
     """Of 50 pairs 10 are too long: trl 1.16.0 trainer/reward_trainer.py `_prepare_dataset`."""
-    data = {"train": "pairs.jsonl", "samples": 50, "sequence": 512, "lengths": {100: 40, 600: 10}}
-    spec = {"tunec": 1, "model": "llama-3.2-1b", "method": "lora", "data": data, "hardware": A100}
-    spec |= {"batch": {"global": 8}, "objective": "reward"}
+    spec = {"tunec": 1, "model": "llama-3.2-1b", "method": "lora", "hardware": A100}
+    spec |= {"data": LONG_PAIRS, "batch": {"global": 8}, "objective": "reward"}
     found = tunec.compile(spec, targets=[target])
     assert found.planned.plan.schedule.steps == steps
     (told,) = (each for each in found.diagnostics if each.id == "samples-cut")
