@@ -1,10 +1,13 @@
 """choose_optimizer: the optimizer and its learning rate."""
 
+from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.terms.optimizer import MOMENTS
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, as_given, slot, spec
 from tunec.compiler.passes.defaults import Aim, Method, usual_rate
 from tunec.schemas.terms import STEPS_IN_BACKWARD, OptimizerKernel, OptimizerName
+from tunec.schemas.units import format_bytes
 
 _KERNELS: dict[OptimizerName, OptimizerKernel] = {
     "adamw": "fused",
@@ -32,7 +35,7 @@ def choose_optimizer(facts: Facts, draft: Draft) -> Outcome:
     scribe = Scribe(facts)
     wish = facts.spec.train.optimizer
     named = "optimizer" in facts.spec.train.model_fields_set
-    options = _options(facts, draft)
+    options = _options(facts, draft, named=named or "optimizer.name" in facts.pins)
     name = scribe.choose(
         "optimizer.name",
         options,
@@ -77,17 +80,13 @@ def _regularisation(scribe: Scribe, field: str, name: OptimizerName) -> None:
         )
 
 
-def _options(facts: Facts, draft: Draft) -> list[Option]:
+def _options(facts: Facts, draft: Draft, *, named: bool) -> list[Option]:
     compute = draft.precision.compute
     pure_bf16 = facts.model.architecture.kind == "diffusion" and compute == "bf16"
-    # SimpleTuner helpers/training/optimizers/adamw_bfloat16: asserts that parameters are bf16
-    refused = (
-        None if compute == "bf16" else f"it updates bf16 parameters only, and these are {compute}"
-    )
     bf16 = Option(
         "adamw_bf16",
         "keeps bf16 parameters exact by stochastic rounding",
-        refused,
+        _needs_bf16(compute) if named else _needs_bf16(compute) or _lacks_shards(facts, draft),
         (slot("precision.compute"),),
     )
     adamw = Option("adamw", "the usual optimizer", None, (spec("train.optimizer"),))
@@ -97,6 +96,28 @@ def _options(facts: Facts, draft: Draft) -> list[Option]:
         Option(name, _merit(name), _refused(facts, draft, name), (spec("train.optimizer"),))
         for name in others
     ]
+
+
+def _needs_bf16(compute: str) -> str | None:
+    """SimpleTuner helpers/training/optimizers/adamw_bfloat16 asserts the parameters' dtype."""
+    return (
+        None if compute == "bf16" else f"it updates bf16 parameters only, and these are {compute}"
+    )
+
+
+def _lacks_shards(facts: Facts, draft: Draft) -> str | None:
+    """Why AdamWBF16 is no good choice where DeepSpeed is wanted or needed: it cannot run there.
+
+    It is needed where not even AdamW's states in bf16 fit a device whole.
+    """
+    if facts.pinned("parallel.engine", facts.spec.engine) == "deepspeed":
+        return "DeepSpeed keeps fp32 copies, which it exists to avoid"
+    tensors = 2 + MOMENTS["adamw"]
+    needed = tensors * BYTES["bf16"] * facts.model.architecture.parameters
+    if draft.adapter.kind == "none" and needed > draft.devices.budget:
+        size = format_bytes(needed)
+        return f"weights, gradients and states take over {size}, and DeepSpeed cannot shard its own"
+    return None
 
 
 def _refused(facts: Facts, draft: Draft, name: OptimizerName) -> str | None:

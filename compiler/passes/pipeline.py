@@ -100,10 +100,10 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     ),
     Pass(
         "choose-optimizer",
-        ("model", "precision", "adapter", "objective"),
+        ("model", "devices", "precision", "adapter", "objective"),
         ("optimizer",),
         choose_optimizer,
-        ("model", "spec.train"),
+        ("model", "spec.train", "spec.engine"),
     ),
     Pass(
         "fit",

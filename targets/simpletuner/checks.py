@@ -42,7 +42,43 @@ class Rule(Struct, frozen=True):
 BY_DEEPSPEED: Final = ("adamw", "lion", "muon")
 """helpers/training/deepspeed_optimizers.py `SUPPORTED_OPTIMIZERS`, 3.1.6 and 4.10.1."""
 
+_NEVER: Final = 1_000_000
+"""An interval that no run reaches: its key knows no other word for a run without checkpoints."""
+_SAVES_ALONE: Final = (
+    "simpletuner 3.1.6 to 4.10.1 helpers/training/save_hooks.py `save_model_hook` returns on all "
+    "ranks but the first, which then waits for them in `_save_full_model`; seen in runs of two "
+    "ranks under DDP and ZeRO"
+)
+
+
+def _saves_alone(plan: Plan) -> bool:
+    """Whether a checkpoint leaves the ranks one collective operation apart."""
+    return plan.adapter.kind == "none" and plan.parallel.world > 1
+
+
+def _saves_on_the_way(plan: Plan) -> bool:
+    every, length = plan.schedule.save_steps, plan.schedule.steps or _NEVER - 1
+    return every is None or every <= length
+
+
 RULES: Final = (
+    Rule(
+        lambda plan: _saves_alone(plan) and _saves_on_the_way(plan),
+        "full training on several ranks hangs once it has written a checkpoint",
+        ("schedule.save_steps", "adapter.kind", "parallel.world"),
+        "leave train.checkpoints out, so that weights are saved at the end alone; or train "
+        "adapters, or on one device",
+        _SAVES_ALONE,
+    ),
+    Rule(
+        lambda plan: plan.adapter.kind == "none" and plan.zero.stage == 3 and on_deepspeed(plan),
+        "what it saves at the end under ZeRO 3 are the first rank's empty tensors",
+        ("adapter.kind", "zero.stage"),
+        "use ZeRO 2, on the host if need be, or train adapters",
+        "simpletuner 3.1.6 to 4.10.1 helpers/training/trainer.py `train`: `unwrap_model` and "
+        "`save_pretrained` on the main process alone, and nothing gathers the parameters; seen in "
+        "a run of two ranks",
+    ),
     Rule(
         lambda plan: plan.optimizer.name == "adamw_bf16" and plan.precision.compute != "bf16",
         "adamw_bf16 steps bf16 parameters only ('only bfloat 16 is supported.')",
@@ -189,6 +225,15 @@ def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
                 (rule.source,),
                 help=rule.help,
             )
+    if _saves_alone(plan) and not _saves_on_the_way(plan):
+        yield Diagnostic(
+            "checkpoints-left-out",
+            "warning",
+            f"the run writes its weights at the end alone: simpletuner {version} hangs after a "
+            "checkpoint of full training on several ranks",
+            (Label("a step that is never reached", path="schedule.save_steps"),),
+            (_SAVES_ALONE,),
+        )
 
 
 _FIRST_WITH_BF16: Final = Version("8.0")
@@ -204,7 +249,8 @@ def needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     devices = draft.groups.get("devices")
     if devices is None:
         return {}
-    return {**_precision(spec, devices), **_engine(spec, devices), **_states(spec, draft)}
+    pins = {**_precision(spec, devices), **_engine(spec, devices), **_states(spec, draft)}
+    return {**pins, **_saving(spec, draft)}
 
 
 def _precision(spec: Spec, devices: Devices) -> Mapping[str, Any]:
@@ -233,6 +279,15 @@ def _can_share(batch: int | None, devices: Devices) -> bool:
     each, nodes = devices.per_node, devices.nodes
     counts = chain(range(2, each + 1), range(2 * each, nodes * each + 1, each))
     return any(batch is None or batch % count == 0 for count in counts)
+
+
+def _saving(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """No checkpoint on the way where one would make the run hang."""
+    parallel = draft.groups.get("parallel")
+    several = parallel is not None and parallel.world > 1
+    if not several or spec.method.full is None or spec.train.checkpoints is not None:
+        return {}
+    return {"schedule.save_steps": _NEVER}
 
 
 def _states(spec: Spec, draft: Draft) -> Mapping[str, Any]:

@@ -130,6 +130,7 @@ DEEPSPEED = {
     "optimizer__weight_decay": 0.1,
     "states__master_weights": True,
     "states__optimizer": "fp32",
+    "schedule__save_steps": 1_000_000,
 }
 
 PLANS: Mapping[str, Plan] = {
@@ -351,6 +352,11 @@ REFUSED: Mapping[str, tuple[Plan, str]] = {
         plan(**FULL, quantization__format="int8"),
         "full tuning is not compatible with quantisation",
     ),
+    "checkpoints of several ranks in full": (
+        plan(**DEEPSPEED | {"schedule__save_steps": 67}),
+        "hangs once it has written a checkpoint",
+    ),
+    "an end under ZeRO 3": (plan(**DEEPSPEED | {"zero__stage": 3}), "empty tensors"),
     "SGD with DeepSpeed": (
         plan(**DEEPSPEED | {"optimizer__name": "sgd", "optimizer__kernel": "foreach"}),
         "puts AdamW in the place",

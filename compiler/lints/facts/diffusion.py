@@ -252,6 +252,14 @@ def deepspeed_of(run: LintContext, document: Document) -> Place | None:
     return found if found is not None and str(found.value).upper() == "DEEPSPEED" else None
 
 
+def zero_stage(run: LintContext, at: Place) -> Any:
+    """The ZeRO stage where DeepSpeed is turned on: in that mapping, or the file; None: unknown."""
+    if isinstance(at.value, dict):
+        block = at.value.get("zero_optimization", {})
+        return block.get("stage", 0) if isinstance(block, dict) else None
+    return run.effective("deepspeed", "zero_optimization.stage").value
+
+
 KIND: Final = "diffusers"
 _FILE: Final = "diffusers/examples.json"
 """Written by `tunec.targets.generate_example_flags` from the scripts of 15 releases."""

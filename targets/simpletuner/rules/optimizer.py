@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
@@ -15,6 +15,7 @@ from tunec.compiler.lints.facts.diffusion import (
     is_lora,
     is_on,
     said,
+    zero_stage,
 )
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -179,7 +180,7 @@ def averages_validated_under_deepspeed(run: LintContext) -> Iterator[Finding]:
         at = deepspeed_of(run, document)
         if average is None or at is None or not is_on(average):
             continue
-        stage = _stage(run, at)
+        stage = zero_stage(run, at)
         if stage == 3:
             continue  # where it validates nothing
         if is_on(said(document, "validation_disable")) or (how is not None and how.value == "none"):
@@ -196,14 +197,6 @@ def averages_validated_under_deepspeed(run: LintContext) -> Iterator[Finding]:
             "write ema_validation: none",
             severity="warning" if stage is None else None,
         )
-
-
-def _stage(run: LintContext, at: Place) -> Any:
-    """The ZeRO stage in the mapping of the file, or in the file that it names; None: unknown."""
-    if isinstance(at.value, dict):
-        block = at.value.get("zero_optimization", {})
-        return block.get("stage", 0) if isinstance(block, dict) else None
-    return run.effective("deepspeed", "zero_optimization.stage").value
 
 
 @rule("error", "step", consumers=("simpletuner",), reads=("simpletuner:optimizer",))

@@ -20,6 +20,7 @@ from tunec.compiler.lints.facts.diffusion import (
     said,
     variables_of,
     word,
+    zero_stage,
 )
 from tunec.compiler.lints.facts.precision import on_deepspeed, processes, sharded_by_fsdp
 from tunec.compiler.lints.rule import Finding, rule
@@ -137,6 +138,59 @@ def lora_with_deepspeed(run: LintContext) -> Iterator[Finding]:
             (at.label("turns DeepSpeed on"), kind.label("adapters", primary=False)),
             ("it ends with: LoRA can not be trained with DeepSpeed",),
             "remove deepspeed_config, or train the model itself (model_type full)",
+        )
+
+
+_INTERVAL: Final = "checkpoint_step_interval"
+_USUAL_INTERVAL: Final = 500
+_LONG: Final = 100_000
+"""Steps that a run given in epochs is not thought to have."""
+_RETURNS_EARLY: Final = "simpletuner>=3.0.7"
+
+
+@rule("error", "hang", consumers=("simpletuner",), reads=flags_read("model_type", _INTERVAL))
+def full_training_hangs_at_checkpoint(run: LintContext) -> Iterator[Finding]:
+    """SimpleTuner is to train a model in full on several ranks, and to save on the way."""
+    world = processes(run)
+    if world is None or world < 2 or run.runs(_RETURNS_EARLY) is False or sharded_by_fsdp(run):
+        return
+    for document in configs(run):
+        kind, at = said(document, "model_type"), said(document, _INTERVAL)
+        if kind is None or kind.value != "full" or is_on(said(document, "fsdp_enable")):
+            continue
+        every = (amount(at) or 0) if at is not None else _USUAL_INTERVAL
+        steps = amount(said(document, "max_train_steps"))
+        if not every or every > (steps or _LONG):
+            continue
+        place = at or kind
+        yield Finding(
+            f"full training in {world} processes hangs after the checkpoint of step {every:g}",
+            (place.label("saves here"), *(() if at is None else also(kind))),
+            (
+                (
+                    "all ranks but the first return from the hook that saves the model; the first "
+                    "waits in it for the others, and the ranks are one collective operation apart"
+                ),
+                "what is written at the end of the run does not wait",
+            ),
+            f"write {_INTERVAL} above the run's steps, or fsdp_enable: true, which saves by "
+            "another path",
+            certain=bool(steps),
+        )
+
+
+@rule("error", "save", consumers=("simpletuner",), reads=flags_read("model_type"))
+def full_weights_empty_under_zero_3(run: LintContext) -> Iterator[Finding]:
+    """SimpleTuner is to train a model in full under ZeRO 3, which leaves each rank its pieces."""
+    for document in configs(run):
+        kind, engine = said(document, "model_type"), deepspeed_of(run, document)
+        if kind is None or kind.value != "full" or engine is None or zero_stage(run, engine) != 3:
+            continue
+        yield Finding(
+            "what SimpleTuner saves of full training under ZeRO 3 are empty tensors",
+            (engine.label("ZeRO 3 is turned on here"), *also(kind)),
+            ("the main process saves the module alone, and nobody gathers its parameters for it",),
+            "write stage 2, with the optimizer on the host if memory is short, or use FSDP2",
         )
 
 
