@@ -101,8 +101,6 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "diffusers/stable-diffusion-xl-1.0-inpainting-": _MASKED,
     "segmind/SSD-1B": _DEPTHS,
     "segmind/Segmind-Vega": _DEPTHS,
-    "segmind/tiny-sd": _DEPTHS,
-    "segmind/small-sd": _DEPTHS,
     "Wan-AI/Wan2.1-VACE-": "it reads clips that guide it, and plans are of single pictures",
     "Freepik/F-Lite": "diffusers 0.42.1 has no class of it",
     "hunyuanvideo-community/HunyuanImage-2.1-": _NO_CONFIG,
@@ -153,7 +151,6 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "Snowflake/snowflake-arctic-embed-m-long": _KEYS,
     "nomic-ai/nomic-embed-text-": _KEYS,
     "nomic-ai/nomic-bert-": _KEYS,
-    "nomic-ai/CodeRankEmbed": _KEYS,
     "jinaai/jina-embeddings-v2-": _KEYS,
     "jinaai/jina-embeddings-v3": _KEYS,
     "nvidia/NV-Embed-": _own("nvembed"),
@@ -224,17 +221,14 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "ServiceNow-AI/Apriel-5B-": _own("apriel"),
     "InstaDeepAI/nucleotide-transformer-v2-": "its config.json names code of its own beside `esm`, "
     "and the class of transformers 5.23.0 has another feed-forward",
-    "zhihan1996/DNABERT-2-": "its config.json names code of its own beside `bert`, with other "
-    "layers than the class of transformers 5.23.0 has",
     "kuleshov-group/caduceus-": _own("caduceus"),
     "Kwai-Keye/Keye-VL-8B-": _own("KeyeForConditionalGeneration"),
     "Kwai-Keye/Keye-VL-1_5-": _own("KeyeVL1_5ForConditionalGeneration"),
     "Kwai-Keye/Keye-VL-2.0-": _own("KeyeVL2"),
     "lmms-lab/LLaVA-OneVision-1.5-": _own("LLaVAOneVision1_5_ForConditionalGeneration"),
     "cerebras/btlm-": _own("btlm"),
-    "WisdomShell/CodeShell-": _own("codeshell"),
     "ai4bharat/indictrans2-": _own("IndicTrans"),
-    "EvolutionaryScale/esm": "its files are those of EvolutionaryScale's package `esm`, which "
+    "EvolutionaryScale/esm3": "its files are those of EvolutionaryScale's package `esm`, which "
     "transformers does not load",
     "arcinstitute/evo2_": "its files are those of its makers' package `evo2`, which transformers "
     "does not load",
@@ -270,8 +264,10 @@ UNPLANNED: Final[Mapping[str, str]] = {
 """What names begin with, and why (transformers 5.23.0, `models/auto/configuration_auto.py`; the
 rows of `benchmarks/card_sweep.jsonl`; `model_type` in llmfit 1.1.17, embedded hf_models.json; the
 classes of reward models and rerankers by their model cards; architectures of ms-swift 4.6.0,
-`model/models`; ComfyUI, `comfy/model_detection.py`, for SSD-1B and Vega; the README of a package
-that a row names; hlky/dinoml_v2 2b9830f3d697 for CoLPali's adapter_config.json)."""
+`model/models`; ComfyUI, `comfy/model_detection.py`, for SSD-1B and Vega; hlky/dinoml_v2
+2b9830f3d697 for the configs of BigBird and nomic-bert and ColPali's adapter_config.json; public
+code that loads ESM3, Evo 2, GLiNER, GLiClass and BTLM by classes of their own; torch 2.13.0,
+`fft.fftn`, which takes neither bfloat16 nor half)."""
 
 _SIGHT: Final = (
     "of models that see, `llava-1.5-7b`, `idefics2-8b` and `qwen2.5-vl-7b` can be planned"

@@ -81,6 +81,14 @@ def test_a_card_assumes_no_width(name):
     assert not [key for key in assumed if key.rpartition(".")[2] in widths]
 
 
+@pytest.mark.parametrize("name", card_names())
+def test_no_number_of_a_config_is_a_text(name):
+    """YAML takes `1e-05` for a text, and `1.0e-05` for a number."""
+    found = card(name)
+    configs = [found.config, *(each.config or {} for each in found.siblings.values())]
+    assert not re.search(r'": "[-+]?[0-9.]+e[-+]?[0-9]+"', json.dumps(configs))
+
+
 def test_most_counts_are_published():
     published = [name for name in card_names() if card(name).published_parameters]
     assert len(published) >= 55
