@@ -278,14 +278,14 @@ def _packages(scribe: Scribe, draft: Draft, torch: str | None) -> Iterator[str]:
     releases = {**_beside(torch), **_brought(scribe.facts, draft)}
     told = scribe.facts.imports
     trainers = [name for name in _TRAINERS if name in releases]
-    if _REQUIRING & {*trainers} or draft.attention.implementation == "flash_attention_2":
-        yield _named(_FLASH, releases)
+    is_flash = _REQUIRING & {*trainers} or draft.attention.implementation == "flash_attention_2"
+    first = (_FLASH,) if is_flash else ()
     usual = (name for name, is_said in _IMPORTED.items() if is_said(draft))
     further = (
         *_OF_FAMILIES.get(draft.model.family, ()),
         *(name for of in told for name in of(draft)),
     )
-    for name in dict.fromkeys((*trainers, *usual, *further)):
+    for name in dict.fromkeys((*first, *trainers, *usual, *further)):
         yield _named(name, releases)
 
 

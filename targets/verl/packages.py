@@ -5,6 +5,7 @@ from typing import Final
 
 from packaging.version import Version
 
+from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases, row_at
 
 PACKAGE: Final = "verl"
@@ -31,6 +32,24 @@ _ENGINES: Final = (
 """verl 0.8.0 and 0.9.1 `Requires-Dist` of the extras `vllm` and `sglang`. Beside 0.9 pip cannot
 install SGLang of that extra: 0.5.12 pins transformers 5.6.0, which verl 0.9.1 excludes; the next
 possible one is 0.5.14."""
+
+
+_REWARDED: Final = (
+    ("0.8", ("flash-attn", "cachetools")),
+    ("0.9", ("TransferQueue>=0.1.10", "cachetools")),
+)
+"""What `main_ppo` imports for GRPO and no wheel of verl requires; only vLLM brings cachetools.
+
+verl 0.8.0 trainer/ppo/ray_trainer.py `left_right_2_no_padding` unpads by flash_attn, whatever
+attention is used; 0.9.0 to 0.9.1 trainer/ppo/v1/trainer_base.py imports transfer_queue, whose
+release is that of 0.9.1's extra `verl-core`; workers/rollout/llm_server.py, and from 0.9.1 on
+router.py, import LRUCache.
+"""
+
+
+def imports(draft: Draft, version: Version) -> tuple[str, ...]:
+    """The further packages that the program for a plan imports."""
+    return row_at(version, _REWARDED) if draft.objective.kind == "grpo" else ()
 
 
 def companions(version: Version) -> Mapping[str, str]:

@@ -39,6 +39,7 @@ from tunec.targets.verl.packages import (
     SOURCE,
     SUPPORTED,
     companions,
+    imports,
     installed_releases,
     ranges,
 )
@@ -293,6 +294,7 @@ TARGET: Final = Target(
     check=_check,
     beside={"transformers": TRANSFORMERS, PEFT: PEFT_RELEASES},
     companions=companions,
+    imports=imports,
     entry=entry,
     run_by="trl",
     counting=counting,

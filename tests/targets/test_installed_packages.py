@@ -21,6 +21,7 @@ SPEC = {
 }
 PARQUET = {**SPEC, "data": {**SPEC["data"], "train": "train.parquet"}}
 REWARDS = {"grpo": {"rewards": ["rewards.correct"], "samples": 8, "completion": 1024}}
+REWARDED_IN_PROCESS = {"grpo": {**REWARDS["grpo"], "generator": "vllm_colocate"}}
 TRAINERS = {
     "axolotl": SPEC,
     "llamafactory": SPEC,
@@ -197,6 +198,26 @@ def test_rewards_bring_what_their_trainer_imports(release):
     assert "vllm" not in found
     assert "msgspec" in found
     assert "msgspec" not in packages(SPEC, f"ms-swift@{release}")[0]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize(
+    ("release", "imported"),
+    [("0.8.0", "flash-attn"), ("0.9.0", "TransferQueue"), ("0.9.1", "TransferQueue")],
+)
+def test_rewards_bring_what_verl_imports_for_them_alone(release, imported, engine):
+    """Without them `main_ppo` ends with ModuleNotFoundError; its wheel requires none of them."""
+    rewarded = packages(PARQUET, f"verl@{release}", generator=f"{engine}_colocate")[0]
+    names = {name.partition(">")[0] for name in rewarded}
+    further = {"flash-attn", "TransferQueue", "cachetools"}
+    assert names & further == {imported, "cachetools"}
+    assert not further & packages(PARQUET, f"verl@{release}")[0].keys()
+
+
+def test_flash_attention_is_installed_once():
+    rewarded = {**PARQUET, "attention": "flash_attention_2", "objective": REWARDED_IN_PROCESS}
+    listed = tunec.plan(rewarded, targets=["verl@0.8.0"]).plan["job.packages"]
+    assert [each for each in listed if each.startswith("flash-attn")] == [listed[0]]
 
 
 @pytest.mark.parametrize("release", ["0.9.4", "0.9.5"])
