@@ -255,10 +255,29 @@ def _losses(
     for draft in drafts:
         for slot in sorted(draft.lost):
             places.setdefault(slot, []).append(draft.file.name)
-    for slot, names in places.items():
-        reason = f"no key of {joined(names)} can hold this value"
+    for slot, numbers in _by_choice(places).items():
+        reason = f"no key of {joined(places[slot])} can hold this value"
         known = target.cannot.get(slot)
-        yield _loss(target, plan, version, slot, known.reason if known and known.loses else reason)
+        told = _loss(target, plan, version, slot, known.reason if known and known.loses else reason)
+        also = (f"nor {joined(numbers, 'or')}, which go with it",) if numbers else ()
+        yield replace(told, notes=(*told.notes, *also))
+
+
+def _by_choice(lost: Iterable[str]) -> dict[str, list[str]]:
+    """Lost slots; those of an optimizer, say, whose name is lost too are told with the name."""
+    slots = [*lost]
+    choices = {slot.rpartition(".")[0]: slot for slot in _CHOICES if slot in slots}
+    found: dict[str, list[str]] = {slot: [] for slot in slots}
+    for slot in slots:
+        choice = choices.get(slot.rpartition(".")[0], slot)
+        if choice != slot:
+            found[choice].append(slot)
+            del found[slot]
+    return found
+
+
+_CHOICES: Final = ("optimizer.name", "adapter.kind", "objective.kind")
+"""Slots that say what the other slots of their group are numbers of."""
 
 
 def _left_out(draft: Draft, plan: Plan) -> Diagnostic:

@@ -410,6 +410,14 @@ def test_refused_by_name(name, version):
     assert any(words in message for message in messages), messages
 
 
+def test_numbers_of_a_refused_optimizer_are_told_with_it(version):
+    """One choice is one error, and the numbers that go with it are named beside it."""
+    told = errors(REFUSED["adafactor"][0], version)
+    assert [each for each in told if "cannot express optimizer." in each] == [
+        f"simpletuner (simpletuner {version}) cannot express optimizer.name adafactor"
+    ]
+
+
 def test_torchrun_does_not_start_it(version):
     assert any(
         "accelerate" in message for message in errors(plan(launch__launcher="torchrun"), version)
