@@ -11,7 +11,7 @@ from packaging.version import Version
 import tunec.schemas
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined, otherwise
-from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.plan import Plan, both_are_flat
 from tunec.compiler.ir.values import show
 from tunec.compiler.json_check import UnknownKeyword, is_valid
 from tunec.compiler.objective_faults import by_its_objective, elsewhere
@@ -228,7 +228,9 @@ def lost_slots(
     else:
         back = entry.defaults_at(dialect[entry.package])
     for slot in entry.slots:
-        if slot not in back or back[slot] != plan[slot]:
+        if slot not in back or not (
+            back[slot] == plan[slot] or both_are_flat(slot, back[slot], plan)
+        ):
             yield slot
 
 

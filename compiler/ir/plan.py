@@ -122,6 +122,15 @@ def limited_data(plan: Plan) -> tuple[tuple[str, int], ...]:
     return tuple(zip(named, plan.data.limits or (0,) * len(named), strict=True))
 
 
+_CONSTANT: Final = frozenset({"constant", "constant_with_warmup"})
+
+
+def both_are_flat(slot: str, value: Any, plan: Plan) -> bool:
+    """Whether a value and the plan's give one learning rate: without warm-up both constants do."""
+    is_flat = slot == "schedule.kind" and plan.schedule.warmup_steps == 0
+    return is_flat and {value, plan.schedule.kind} <= _CONSTANT
+
+
 def values_of(group: str, whole: object) -> dict[str, Any]:
     """The slot paths and values of one group, given the group's name and the group itself."""
     return dict(zip(_PATHS[group], _READ[group](whole), strict=True))

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from tunec.compiler.ir.plan import both_are_flat
 from tunec.compiler.ir.values import LEFT_OPEN
 from tunec.compiler.read import settle
 from tunec.compiler.target import Entry, Json
@@ -116,7 +117,12 @@ def _row(entry: Entry, case: Case, path: str, values: Mapping[str, Json]) -> _Ro
     plan, written = case.plan, entry.write(case.plan)
     closed = [s for s in entry.slots if s not in LEFT_OPEN or plan[s] is not None]
     said = tuple(slot for slot in closed if slot in back or written)
-    wrong = [slot for slot in said if slot not in back or not equal(back[slot], plan[slot])]
+    wrong = [
+        slot
+        for slot in said
+        if slot not in back
+        or not (equal(back[slot], plan[slot]) or both_are_flat(slot, back[slot], plan))
+    ]
     differences = tuple(_difference(entry, case, path, slot, values, back) for slot in wrong)
     return _Row(said, tuple(slot for slot in entry.slots if slot not in said), differences)
 

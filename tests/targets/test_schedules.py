@@ -225,3 +225,20 @@ def test_a_share_of_the_steps_is_the_warm_up_that_the_trainer_makes(
     assert result.planned.plan.schedule.warmup_steps == rise
     found = yaml.safe_load(result.artifacts[target][0].text)
     assert {key: each for key, each in found.items() if key.startswith("warmup")} == said
+
+
+@pytest.mark.parametrize("target", ["nemo-automodel", "verl"])
+@pytest.mark.parametrize("warmup", ["0", "2", "{share: 0.01}"])
+def test_a_constant_rate_of_no_warmup_is_the_constant_one(target, warmup):
+    """A share of few steps may come to none, as verl rounds it down."""
+    train = "train.parquet" if target == "verl" else "train.jsonl"
+    text = SPEC.format(
+        kind="constant_with_warmup", told="{}", model="Qwen2.5-0.5B", train=train
+    ).replace("steps: 100, warmup: 10", f"steps: 20, warmup: {warmup}")
+    result = tunec.compile(text, targets=[target])
+    assert result.ok, [each.message for each in result.diagnostics]
+    assert result.planned.plan.schedule.kind == "constant_with_warmup"
+    (file,) = (each for each in result.artifacts[target] if each.format == "yaml")
+    written = {**file.values, **file.values.get("optim", {}), **file.values.get("lr_scheduler", {})}
+    assert "constant" in (written.get("lr_scheduler_type"), written.get("lr_decay_style"))
+    assert written["lr_warmup_steps"] == result.planned.plan.schedule.warmup_steps
