@@ -16,7 +16,7 @@ from msgspec import Struct
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import Emitted
-from tunec.compiler.entry import entry, prepared, searched
+from tunec.compiler.entry import again, entry, prepared, searched
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.local_paths import View, placed
@@ -176,7 +176,8 @@ def bundle(
     before = searched(plan, base)
     if chosen is not None and not chosen.start.elsewhere:
         before += prepared([target for target, _ in asked], bound, plan)
-    run = None if chosen is None else entry(chosen.folder, chosen.command, before, header)
+    said = (*header, *again([target for target, _ in asked], plan, spec))
+    run = None if chosen is None else entry(chosen.folder, chosen.command, before, said)
     packages = None if chosen is None or chosen.start.elsewhere else _packages(plan, header)
     return Bundle(bound, run, packages, (*found, *_unready(asked, plan, spec)))
 

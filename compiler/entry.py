@@ -9,6 +9,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.local_paths import own_modules
 from tunec.compiler.start_commands import RUN
 from tunec.compiler.target import Artifact, Target
+from tunec.schemas.spec import Spec
 
 _HERE: Final = 'CDPATH=\'\' cd -- "$(dirname -- "${BASH_SOURCE[0]}")'
 
@@ -24,6 +25,19 @@ def entry(folder: str, command: str, before: str, header: Sequence[str]) -> Arti
         f'{_HERE}{folder}"\n{before}exec {command} "$@"\n'
     )
     return Artifact(RUN, "shell", text, {"folder": folder, "command": command})
+
+
+_AGAIN: Final = (
+    "started again, the run goes on from the last checkpoint in its output folder, also where the",
+    "spec has changed; for a new run, move the folder away or name another one as train.output",
+)
+
+
+def again(targets: Sequence[Target], plan: Plan, spec: Spec) -> tuple[str, ...]:
+    """Comment lines about a second start, if the trainer's own program does not begin anew."""
+    own = [each for each in targets if each.entry or each.command][:1]
+    is_started = spec.run.script is None
+    return _AGAIN if is_started and any(each.goes_on(plan) for each in own) else ()
 
 
 def searched(plan: Plan, base: str) -> str:

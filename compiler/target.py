@@ -247,6 +247,8 @@ class Target(Struct, frozen=True):
     """The module and arguments that start its program from a bundle's root; None: there is none."""
     resumes: str = ""
     """A further argument for its program; `{}` stands for the checkpoint to resume from."""
+    goes_on: Callable[[Plan], bool] = in_no_plan
+    """Whether a second start continues from the last checkpoint in the output folder."""
     command: Callable[[Mapping[str, Json]], tuple[str, ...]] | None = None
     """The program's command line within its script, which other launchers may start as well."""
     encloses: Callable[[Plan, Mapping[str, str]], Artifact] | None = None

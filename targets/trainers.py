@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.ir.extra import extras
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
@@ -158,3 +159,8 @@ def own_columns(
         yield Diagnostic("data-in-other-columns", "note", message, notes=(source,))
 
     return check
+
+
+def going_on(owner: str, *keys: str) -> Callable[[Plan], bool]:
+    """Whether a program goes on from a former run's checkpoint: unless one of `keys` is passed."""
+    return lambda plan: not any(each.owner == owner and each.path in keys for each in extras(plan))

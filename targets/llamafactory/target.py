@@ -48,6 +48,7 @@ from tunec.targets.scripts.launchers import without_rank_flag
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
     beside_fsdp_and_rewards,
+    going_on,
     other_releases,
     own_columns,
     taking_the_tokenizers_template,
@@ -313,6 +314,8 @@ TARGET: Final = Target(
     installs=installed,
     entry=entry,
     resumes="resume_from_checkpoint={}",
+    # hparams/parser.py `get_train_args`
+    goes_on=going_on("llamafactory", "overwrite_output_dir", "resume_from_checkpoint"),
     run_by="trl",
     takes_one_row=lambda plan, dialect: plan.data.packing and dialect[PACKAGE] >= _NEAT[1],
     counting=counting,

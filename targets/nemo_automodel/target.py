@@ -36,6 +36,7 @@ from tunec.targets.rows import evaluates, has_adapter, recomputes_layers
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
     averaging_tokens,
+    going_on,
     other_releases,
     reading_formats,
     supervised,
@@ -229,6 +230,8 @@ TARGET: Final = Target(
     companions=installed_releases,
     entry=entry,
     run_by="trl",
+    # recipes/base_recipe.py `load_checkpoint`: with no `restore_from`, the latest one
+    goes_on=going_on(NAME, "checkpoint.restore_from", "checkpoint.enabled"),
     counting=counting,
     records=records,
     template_key=lambda *_: "dataset.chat_template",

@@ -20,7 +20,7 @@ from tunec.targets.simpletuner.rows.model import MODEL, PRECISION
 from tunec.targets.simpletuner.rows.optimizer import OPTIMIZER
 from tunec.targets.simpletuner.rows.run import CHECKPOINTING, DATA_FILE, RUN
 from tunec.targets.simpletuner.rows.schedule import SCHEDULE
-from tunec.targets.trainers import adding_no_noise, supervised
+from tunec.targets.trainers import adding_no_noise, going_on, supervised
 
 _PATH: Final = f"simpletuner/{STARTER}"
 _BODY: Final = """\
@@ -233,6 +233,8 @@ TARGET: Final = Target(
     imports=_imports,
     starts=(Start(("simpletuner", "train"), at_home=True),),
     entry=entry,
+    # schemas/json/simpletuner: `resume_from_checkpoint` is `latest` by default in every release
+    goes_on=going_on("simpletuner", "resume_from_checkpoint"),
     verify="tunec.targets.simpletuner.verify",
 )
 """The target for `simpletuner train` in its working directory."""

@@ -21,6 +21,7 @@ from tunec.targets.rows import evaluates, is_rewarded, is_supervised
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
     averaging_tokens,
+    going_on,
     other_releases,
     reading_formats,
     supervised,
@@ -297,6 +298,8 @@ TARGET: Final = Target(
     imports=imports,
     entry=entry,
     run_by="trl",
+    # utils/checkpoint/checkpoint_handler.py, trainer/ppo `_load_checkpoint`: resume_mode is auto
+    goes_on=going_on(PACKAGE, "trainer.resume_mode"),
     counting=counting,
     derives=_evaluated,
     verify="tunec.targets.verl.verify",
