@@ -41,6 +41,7 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "moonshotai/Kimi-K2.": "its weights are published in INT4, over which no method of tunec "
     "trains",
     "moonshotai/Kimi-VL-": _own("kimi_vl"),
+    "LGAI-EXAONE/EXAONE-4.5-": "no rule of tunec says how many tokens an image becomes in it",
     "moonshotai/Kimi-Audio-": _HEARS,
     "microsoft/Phi-4-multimodal-": _own("phi4mm"),
     "microsoft/Phi-3.5-vision-": _own("phi3_v"),

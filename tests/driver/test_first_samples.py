@@ -110,7 +110,7 @@ def test_openrlhf_is_given_the_limit_of_one_data_set():
         (SOME, "trl", "evaluation: c.jsonl, "),
         (SOME, "openrlhf", ""),
         (SOME, "nemo-automodel", ""),
-        ("{path: a.parquet, samples: 9}", "verl", ""),
+        ("{path: a.parquet, samples: 3200}", "verl", ""),
         ("{path: a.jsonl, samples: 3200}", "unsloth", ""),
         ("{path: a.jsonl, samples: 9}", "glm4", ""),
         ("{path: a.json, samples: 9}", "minicpm-v", ""),
