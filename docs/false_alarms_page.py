@@ -99,8 +99,8 @@ def _records(rows: Sequence[Row]) -> dict[str, Record]:
 def _of_records(rows: Sequence[Row], rounds: Sequence[str]) -> Iterator[str]:
     """How often findings of rules with and without a good record were true, by later rounds."""
     first, by, last = _BY_RECORDS
-    named = {"first": first, "set": by, "last": last, "share": _PROVEN["error"]}
-    yield from ("", "## What a rule was worth", "", _OF_RECORDS.format(**named), "")
+    told_by = _OF_RECORDS.format(first=first, set=by, last=last, share=_PROVEN["error"])
+    yield from ("", "## What a rule was worth", "", told_by, "")
     lowered = [row["verdict"] == "true" for row in rows if row["severity"] == "note"]
     yield from (
         f"Of {len(lowered)} findings that were drawn as such notes {sum(lowered)} were so.",
