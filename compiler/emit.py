@@ -268,7 +268,7 @@ def _losses(
 def _by_choice(lost: Iterable[str]) -> dict[str, list[str]]:
     """Lost slots; those of an optimizer, say, whose name is lost too are told with the name."""
     slots = [*lost]
-    choices = {slot.rpartition(".")[0]: slot for slot in _CHOICES if slot in slots}
+    choices = {slot.rpartition(".")[0]: slot for slot in CHOICES if slot in slots}
     found: dict[str, list[str]] = {slot: [] for slot in slots}
     for slot in slots:
         choice = choices.get(slot.rpartition(".")[0], slot)
@@ -278,7 +278,7 @@ def _by_choice(lost: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-_CHOICES: Final = ("optimizer.name", "adapter.kind", "objective.kind")
+CHOICES: Final = ("optimizer.name", "adapter.kind", "objective.kind")
 """Slots that say what the other slots of their group are numbers of."""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Json
+from tunec.compiler.target import Entry, Json
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.read_only import observed
 from tunec.targets.rows import row
@@ -64,15 +64,18 @@ def _read(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {} if parts is None else {"adapter.frozen": parts}
 
 
+def _row(keys: tuple[str, ...], source: str, *, since: str, until: str | None = None) -> Entry:
+    slots = ("adapter.frozen",)
+    nothing = {"adapter.frozen": ()}
+    return row(keys, slots, _write, _read, source, since=since, until=until, absent=nothing)
+
+
 FROZEN: Final = (
     observed((_TRAINED,), ("adapter.frozen",), _read, _FREEZES, until=WRITTEN),
-    row(
+    _row((_TRAINED, "adapter"), _FREEZES, since=WRITTEN, until="0.17"),
+    _row(
         (_TRAINED, _SEES, "adapter"),
-        ("adapter.frozen",),
-        _write,
-        _read,
         f"{_FREEZES}; from 0.17 `freeze_mm_modules`, which freezes what sees, hears and projects",
-        since=WRITTEN,
-        absent={"adapter.frozen": ()},
+        since="0.17",
     ),
 )

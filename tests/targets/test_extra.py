@@ -139,6 +139,7 @@ model: meta-llama/Llama-3.2-1B
 method: lora
 data: {{train: samples.py, samples: 20, sequence: 512}}
 hardware: a100-80g-x1
+batch: {{global: 4}}
 extra: {{llama-cookbook: {extra}}}
 """
 

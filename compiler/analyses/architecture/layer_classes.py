@@ -32,6 +32,7 @@ _CLASSES: Final[Mapping[str, str]] = {
     "gemma3_text": "Gemma3DecoderLayer",
     "gemma4_text": "Gemma4TextDecoderLayer",
     "gemma4_vision": "Gemma4VisionEncoderLayer",
+    "granite": "GraniteDecoderLayer",
     "idefics2_vision": "Idefics2EncoderLayer",
     "idefics3_vision": "Idefics3EncoderLayer",
     "internvl_vision": "InternVLVisionLayer",

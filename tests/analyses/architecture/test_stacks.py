@@ -100,7 +100,7 @@ def test_projections_are_as_wide_as_the_heads(name):
     else:
         fused = next(
             widths[n]
-            for n in ("qkv_proj", "query_key_value", "wqkv", "Wqkv", "c_attn")
+            for n in ("qkv_proj", "query_key_value", "wqkv", "Wqkv", "c_attn", "in_proj")
             if n in widths
         )
         assert width + 2 * kv_width in fused
