@@ -47,7 +47,7 @@ _NEVER: Final = 1_000_000
 _SAVES_ALONE: Final = (
     "simpletuner 3.1.6 to 4.10.1 helpers/training/save_hooks.py `save_model_hook` returns on all "
     "ranks but the first, which then waits for them in `_save_full_model`; seen in runs of two "
-    "ranks under DDP and ZeRO"
+    "ranks under DDP and DeepSpeed"
 )
 
 
