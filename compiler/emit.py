@@ -1,7 +1,7 @@
 """emit: write a plan as a target's files, checking each row so that no decided value is lost."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -265,20 +265,19 @@ def _losses(
         yield replace(told, notes=(*told.notes, *also))
 
 
-def _by_choice(lost: Iterable[str]) -> dict[str, list[str]]:
+def _by_choice(lost: Collection[str]) -> dict[str, list[str]]:
     """Lost slots; those of an optimizer, say, whose name is lost too are told with the name."""
-    slots = [*lost]
-    choices = {slot.rpartition(".")[0]: slot for slot in CHOICES if slot in slots}
-    found: dict[str, list[str]] = {slot: [] for slot in slots}
-    for slot in slots:
-        choice = choices.get(slot.rpartition(".")[0], slot)
+    groups = {choice.partition(".")[0]: choice for choice in _CHOICES if choice in lost}
+    found: dict[str, list[str]] = {}
+    for slot in lost:
+        choice = groups.get(slot.partition(".")[0], slot)
+        numbers = found.setdefault(choice, [])
         if choice != slot:
-            found[choice].append(slot)
-            del found[slot]
+            numbers.append(slot)
     return found
 
 
-CHOICES: Final = ("optimizer.name", "adapter.kind", "objective.kind")
+_CHOICES: Final = ("optimizer.name", "adapter.kind", "objective.kind")
 """Slots that say what the other slots of their group are numbers of."""
 
 

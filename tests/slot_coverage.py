@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.emit import CHOICES
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Artifact, Target
@@ -27,7 +26,7 @@ def said_in(
 
 
 def lost_in(diagnostics: Iterable[Diagnostic]) -> set[str]:
-    """The slots that a target has no word for, and those that go with a choice among them."""
-    told = {each.labels[0].path for each in diagnostics if each.id == "E0901"}
-    groups = {choice.partition(".")[0] for choice in CHOICES if choice in told}
-    return told | {slot for slot in SLOTS if slot.partition(".")[0] in groups}
+    """The slots that a target has no word for, and those that its note names beside one."""
+    lost = [each for each in diagnostics if each.id == "E0901"]
+    words = [word.strip(",") for each in lost for note in each.notes for word in note.split()]
+    return {each.labels[0].path for each in lost} | {word for word in words if word in SLOTS}
