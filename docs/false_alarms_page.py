@@ -10,6 +10,7 @@ from docs.readme import ROOT
 
 from tunec.compiler.lints.index import Record, is_of_engines, is_rule, rule
 from tunec.compiler.lints.mentions import ENDS
+from tunec.compiler.lints.suppression import BARS
 
 _ROUNDS: Final = ROOT / "benchmarks" / "false_alarms.yaml"
 _JUDGED: Final = ROOT / "benchmarks" / "false_alarms.jsonl"
@@ -71,7 +72,8 @@ too, as `note`, so that a rule can win its level back; `compiler/lints/records.j
 all judgements."""
 _BY_RECORDS: Final = ("twenty-eighth", "thirty-second", "thirty-fifth")
 """The rounds by which the bars of records were set, and the last by which they were proved."""
-_PROVEN: Final[Mapping[str, float]] = {"error": 0.8, "warning": 0.75}
+_OF_OWN_PROGRAMS, *_, _OF_ERRORS = BARS
+_PROVEN: Final = {"error": _OF_ERRORS.share, "warning": _OF_OWN_PROGRAMS.share}
 Row = Mapping[str, Any]
 
 
@@ -117,16 +119,13 @@ def _of_records(rows: Sequence[Row], rounds: Sequence[str]) -> Iterator[str]:
             causes = {(e["repository"], e["rule"], e["reason"]): e for e in mine}
             for row in causes.values():
                 was, share = held.get(row["rule"], Record()), _PROVEN[row["severity"]]
-                key = row["severity"], was.judged >= _LEAST and was.share >= share
+                key = row["severity"], was.judged >= _OF_ERRORS.least and was.share >= share
                 verdicts.setdefault(key, []).append(row["verdict"] == "true")
         for severity, share in _PROVEN.items():
             for is_proven, words in ((True, f"at least {share:.0%}"), (False, "less")):
                 so = verdicts[severity, is_proven]
                 numbers = f"{words} | {len(so)} | {sum(so)} | {sum(so) / len(so):.0%}"
                 yield f"| {told[0]} to {told[-1]} | {severity} | {numbers} |"
-
-
-_LEAST: Final = 3
 
 
 def _lines(rounds: Mapping[str, Row], rows: Sequence[Row]) -> Iterator[str]:

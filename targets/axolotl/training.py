@@ -170,7 +170,7 @@ def _write_length(plan: Plan) -> Mapping[str, Json]:
 
 
 def _write_warmup(plan: Plan) -> Mapping[str, Json]:
-    if rises_over_a_share(plan) and not _rises_over_steps(plan):
+    if _keeps_its_share(plan):
         return {"warmup_ratio": plan.schedule.warmup_share}
     return {"warmup_steps": plan.schedule.warmup_steps}
 
@@ -181,7 +181,12 @@ def _rises_over_steps(plan: Plan) -> bool:
     That is so for pairs whatever `max_steps` is, and for texts where `max_steps` are more: axolotl
     0.13.2 to 0.19.0 common/datasets.py `load_preference_datasets`, utils/data/sft.py.
     """
-    return rises_over_a_share(plan) and not in_epochs(plan) and not is_rewarded(plan)
+    return rises_over_a_share(plan) and not _keeps_its_share(plan)
+
+
+def _keeps_its_share(plan: Plan) -> bool:
+    """Whether a share of the steps is written as one."""
+    return rises_over_a_share(plan) and (in_epochs(plan) or is_rewarded(plan))
 
 
 def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
@@ -248,7 +253,7 @@ SCHEDULE: Final = (
     replace(
         _WARMUP,
         slots=("schedule.warmup_share",),
-        when=lambda plan: rises_over_a_share(plan) and not _rises_over_steps(plan),
+        when=_keeps_its_share,
     ),
     same(
         "logging_steps",
