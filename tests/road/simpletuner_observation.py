@@ -76,7 +76,7 @@ def seen_of_painting(journey: Journey) -> PaintingSeen:
 def _drawn(checkpoint: Path) -> tuple[int, ...]:
     """How many pictures each rank has, by the state of its samplers."""
     ranks: dict[int, int] = {}
-    for file in checkpoint.glob("training_state*.json"):
+    for file in checkpoint.glob("training_state*-train-*.json"):
         state = json.loads(file.read_text("utf-8"))
         buckets = state["aspect_ratio_bucket_indices"].values()
         rank = state["dp_rank"]

@@ -28,6 +28,10 @@ _FOLDER, _REPEATS = f"{_TRAIN}.instance_data_dir", f"{_TRAIN}.repeats"
 _CONDITIONS: Final = f"{_TRAIN}.conditioning_data"
 _REFERENCES: Final = ("reference_strict", "reference_loose")
 """Kinds of reference images of an edit model; others are masks of the loss."""
+_FIRST: Final = "train-1"
+"""No part of `training_state.json`, as `train` is: the data set's state would be written over the
+run's in each checkpoint, and a resumed run would start at step 0 (helpers/multiaspect/state.py
+`mangle_state_path`, 3.1.6 and 4.10.1; seen in runs of two ranks)."""
 
 
 def _pictures(name: str, folder: str, kind: str, side: int, times: int = 1) -> dict[str, Json]:
@@ -48,7 +52,7 @@ def _keys(at: str) -> tuple[str, ...]:
 
 
 def _write_train(plan: Plan) -> Mapping[str, Json]:
-    train = _pictures("train", plan.data.train, "image", plan.data.image_width)
+    train = _pictures(_FIRST, plan.data.train, "image", plan.data.image_width)
     return {f"{_TRAIN}.{key}": value for key, value in train.items()}
 
 
@@ -166,7 +170,7 @@ DATA: Final = (
     ),
     constant(
         f"{_TRAIN}.{_CACHE}",
-        f"{_CACHED}/train",
+        f"{_CACHED}/{_FIRST}",
         "simpletuner 3.1.6 helpers/data_backend/factory.py `_configure_vae_cache`: it is required",
         until=_SINCE,
     ),

@@ -286,3 +286,32 @@ def _shared(at: Place, first: Place, key: str) -> Finding:
         severity="warning" if is_text else None,
         consequence="silent" if is_text else None,
     )
+
+
+_STATES: Final = ("training_state.json", "training_state-rank1.json")
+_UNSAMPLED: Final = (*_STORES, "distillation_cache")
+"""Kinds without a sampler, whose state would be saved."""
+
+
+@rule("warning", "resume", consumers=("simpletuner",), reads=("simpletuner-data:*",))
+def data_set_named_as_the_state(run: LintContext) -> Iterator[Finding]:
+    """A data set's id is a part of the name of the file in which a run's own state is saved."""
+    for _, sets in lists(run):
+        for each in sets:
+            at = each.place("id")
+            if at is None or not isinstance(at.value, str) or each.kind in _UNSAMPLED:
+                continue
+            file = next((name for name in _STATES if at.value and at.value in name), None)
+            if file is not None:
+                yield Finding(
+                    f"the state of data set {at.value} replaces {file} in each checkpoint",
+                    (at.label("part of that name"),),
+                    (
+                        (
+                            "the state of a data set is saved beside it under the same name and "
+                            "the id, which is not added where the name has it already"
+                        ),
+                        "the number of the step is lost: a resumed run counts from 0",
+                    ),
+                    f"write another id, such as {at.value}-1",
+                )
