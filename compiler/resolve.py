@@ -41,7 +41,7 @@ from tunec.schemas.caches import BoundedCache, cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, device
 from tunec.schemas.hardware.profile import Cluster, Device
-from tunec.schemas.models.architecture import Architecture, References
+from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.card import ModelCard
 from tunec.schemas.models.catalogue import card, denoiser_cards, repository
 from tunec.schemas.models.config_forms import read_since, stored_in
@@ -187,7 +187,7 @@ def _with_class(model: ResolvedModel, known: Sequence[ModelCard]) -> ResolvedMod
     """A denoiser like no other with what the catalogue knows of its class."""
     if not known:
         return model
-    architecture = _with_references(model.architecture, known[0])
+    architecture = known[0].completed(model.architecture)
     return replace(model, architecture=architecture, lora_targets=known[0].lora_targets)
 
 
@@ -272,7 +272,7 @@ def _read_off(
             code=reason.code,
         ) from None
     found = kept.architecture
-    if found.denoiser is not None and "3D" in found.family:
+    if found.denoiser is not None and "3D" in found.family and not found.latent_time:
         raise ValueError(f"{found.family!r} trains on clips, whose frames no plan counts")
     return with_images(found, kept.config, processor)
 
@@ -298,21 +298,13 @@ def _of_weights(path: str) -> ResolvedModel:
     architecture = _derived(found.config, found.processor)
     return ResolvedModel(
         path,
-        _with_references(architecture, found),
+        found.completed(architecture),
         components,
         found.stored_dtype,
         found,
         published=published_in(found.config),
         lora_targets=found.lora_targets,
     )
-
-
-def _with_references(architecture: Architecture, known: ModelCard) -> Architecture:
-    """An architecture with the reference images that models of a card take."""
-    if known.edits is None:
-        return architecture
-    given = References(known.edits.least, known.edits.most, known.edits.seen)
-    return replace(architecture, references=given)
 
 
 def resolve_cluster(

@@ -107,4 +107,8 @@ class Data(Shape):
     """Images in a sample. When absent, one for a model that sees; none where samples are packed, in
     a format of texts alone, or for a model that is its maker's text model too, such as Gemma 3."""
     resolution: Whole | None = None
-    """Side in pixels of the training images of a diffusion model."""
+    """Side in pixels of the training images of a diffusion model; of another shape, the side of a
+    square of the same area."""
+    frames: Whole | None = None
+    """Frames of a training clip, for a diffusion model that paints clips: longer clips are cut to
+    them, and shorter ones are left out. When absent, it trains on pictures."""

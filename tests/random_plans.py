@@ -142,6 +142,8 @@ def _data(draw: st.DrawFn, values: Values) -> Values:
         "data.image_tokens": tokens,
         "data.vision_tokens": 4 * tokens,
     }
+    clips = paints and not given and found["data.evaluation"] is None
+    found["data.frames"] = draw(st.sampled_from((0, 1, 9, 81))) if clips else 0
     is_chat = is_text and found["data.format"] in (None, "sharegpt")
     templates = st.sampled_from((None, "plain", "template.jinja"))
     tokens = st.sampled_from((None, "answers", "all"))

@@ -186,6 +186,10 @@ UNSAID_WORDS: Final[Mapping[str, str]] = {
         "write how many images a sample has at `data.images.per_sample`",
     ),
     **dict.fromkeys(
+        ("data.num_frames", "data.video_frames", "data.target_frames", "data.clip_length"),
+        "write the frames of a clip at `data.frames`",
+    ),
+    **dict.fromkeys(
         ("data.images.size", "data.images.resolution"), "write `width` and `height`, in pixels"
     ),
     **dict.fromkeys(

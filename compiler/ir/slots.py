@@ -86,9 +86,7 @@ class Data(Struct, frozen=True):
 
     train: Annotated[str, "training data: file, directory or data set name"]
     more: Annotated[tuple[str, ...], "more data of the epoch; what it sees n times stands n times"]
-    limits: Annotated[
-        tuple[int, ...], "most samples of each, from its first on; 0: all; empty: all of each"
-    ]
+    limits: Annotated[tuple[int, ...], "most samples of each, from its first on; 0 or empty: all"]
     references: Annotated[tuple[str, ...], "folders of an edit model's reference images"]
     evaluation: Annotated[str | None, "evaluation data"]
     format: Annotated[
@@ -104,6 +102,7 @@ class Data(Struct, frozen=True):
     image_height: Annotated[int, "pixels; 0: no images", "pixels"]
     image_tokens: Annotated[int, "tokens that a sample's images add to the sequence", "tokens"]
     vision_tokens: Annotated[int, "patch tokens the vision tower runs for one sample", "tokens"]
+    frames: Annotated[int, "frames of a training clip; 0: pictures, or text alone", "frames"]
 
 
 class Precision(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The parts of the training data, and the reference images of an edit model."""
+"""The parts of the training data, an edit model's reference images, and a clip's frames."""
 
 from collections.abc import Mapping
 from posixpath import normpath
@@ -6,6 +6,7 @@ from typing import Final
 
 from tunec.compiler.facts import Facts
 from tunec.compiler.passes.contract import Scribe, as_given, spec
+from tunec.compiler.passes.data_records import misfit
 from tunec.schemas.data_paths import Chosen, chosen, data_kind, first_of
 from tunec.schemas.training_data import Part, parts
 
@@ -126,6 +127,32 @@ def say_references(scribe: Scribe) -> int:
 def reference_images(count: int) -> str:
     """So many reference images, in words."""
     return f"{count} reference image" + ("" if count == 1 else "s")
+
+
+def say_frames(scribe: Scribe) -> None:
+    """Say how many frames a clip has: a number that the model's autoencoder takes whole."""
+    asked, architecture = scribe.facts.spec.data.frames, scribe.facts.model.architecture
+    every = architecture.latent_time
+    paints = architecture.kind == "diffusion"
+    if asked is not None and not every:
+        counted = f"plans of {_named(scribe.facts)} count pictures alone"
+        why = counted if paints else _TEXT_HAS_NONE
+        misfit(scribe, "data.frames", why)
+    elif asked is not None and (asked - 1) % every:
+        below = asked - (asked - 1) % every
+        scribe.error(
+            "E0802",
+            f"a clip of {asked} frames does not fit this model: its autoencoder takes the first "
+            f"frame, and then {every} at a time",
+            "data.frames",
+            help=f"write {below} or {below + every}",
+        )
+    usual = "not given: pictures, which are clips of one frame" if every else "it paints no clips"
+    why = as_given(scribe.facts.spec.data, "frames", usual if paints else "it paints nothing")
+    scribe.say("data.frames", asked if asked and every else 0, why, spec("data.frames"))
+
+
+_TEXT_HAS_NONE: Final = "they are those of a diffusion model's clips"
 
 
 def _named(facts: Facts) -> str:

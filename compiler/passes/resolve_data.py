@@ -15,6 +15,7 @@ from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spe
 from tunec.compiler.passes.data_parts import (
     plain_name,
     reference_images,
+    say_frames,
     say_parts,
     say_references,
     say_samples,
@@ -46,6 +47,7 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     _sequence(scribe)
     _packing(scribe)
     _images(scribe)
+    say_frames(scribe)
     return scribe.outcome()
 
 

@@ -204,6 +204,8 @@ def _images(values: Values) -> Iterator[Intent]:
         if sides[0] and sides[0] == sides[1]:
             slots = ("data.image_width", "data.image_height")
             yield Intent(("data", "resolution"), sides[0], slots, is_told=True)
+        if values.get("data.frames"):
+            yield from _alone(values, "data.frames", "data.frames", is_told=True)
         return
     yield from _alone(values, "data.images", "data.images.per_sample")
     for name, value in zip(("width", "height"), sides, strict=True):

@@ -225,6 +225,16 @@ class References(Struct, frozen=True):
     """Tokens that one of them adds to the states of the text, whose encoder sees it; 0: none."""
 
 
+class ClipEncoder(Struct, frozen=True):
+    """What an autoencoder holds while it encodes one clip, in elements."""
+
+    parameters: Count
+    pixel: float
+    """For each pixel of one frame, however many frames there are."""
+    frame: float
+    """For each pixel of every frame."""
+
+
 class Architecture(Struct, frozen=True, dict=True):
     """A model as built: its modules, its stacks of layers, its vocabulary, its image rule."""
 
@@ -258,6 +268,9 @@ class Architecture(Struct, frozen=True, dict=True):
     """Pixels a side that become one latent element a side (the VAE's factor)."""
     latent_patch: Some = 1
     """Latent elements a side that become one token."""
+    latent_time: Count = 0
+    """Frames that become one latent frame, after the first, which is one by itself; 0: the model
+    paints no clips."""
     remote_code: bool = False
     """Built by code in the model's own repository (`trust_remote_code`)."""
     head: str = ""
@@ -292,6 +305,8 @@ class Architecture(Struct, frozen=True, dict=True):
     """Inputs and bytes of a diffusion transformer, measured on the real class."""
     references: References | None = None
     """What a diffusion model that edits is given; None: it paints from words alone."""
+    clip_encoder: ClipEncoder | None = None
+    """The autoencoder of a model that paints clips; None: another, or it was not measured."""
 
     def __hash__(self) -> int:
         """A hash computed once: architectures key the caches of every account."""

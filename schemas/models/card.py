@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+from tunec.schemas.frozen import replace
+from tunec.schemas.models.architecture import Architecture, ClipEncoder, References
 from tunec.schemas.shape import Shape
 
 
@@ -46,6 +48,19 @@ class Edits(Shape):
     """Tokens that the text encoder makes of each, besides those of the text; 0: it sees none."""
     pipeline: str = ""
     """diffusers' class of its pipeline, by which a copy is known whose denoiser another has too."""
+    source: str
+
+
+class AutoencoderOfClips(Shape):
+    """What it costs to encode one clip ahead of training, measured on the autoencoder's class."""
+
+    config: dict[str, Any]
+    """The facts of its own config."""
+    parameters: int
+    pixel: float
+    """Elements for each pixel of one frame, however many frames there are."""
+    frame: float
+    """Elements for each pixel of every frame."""
     source: str
 
 
@@ -97,5 +112,16 @@ class ModelCard(Shape):
     components: tuple[Component, ...] = ()
     edits: Edits | None = None
     """The reference images of a diffusion model that edits."""
+    clips: AutoencoderOfClips | None = None
+    """The autoencoder of a diffusion model that paints clips."""
     sources: dict[str, str] = {}
     notes: tuple[str, ...] = ()
+
+    def completed(self, architecture: Architecture) -> Architecture:
+        """An architecture with what the card says of reference images and of clips."""
+        edits, clips = self.edits, self.clips
+        references = References(edits.least, edits.most, edits.seen) if edits else None
+        encoder = ClipEncoder(clips.parameters, clips.pixel, clips.frame) if clips else None
+        if edits is None and clips is None:
+            return architecture
+        return replace(architecture, references=references, clip_encoder=encoder)

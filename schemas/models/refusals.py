@@ -9,8 +9,7 @@ _SPEAKS: Final = "it makes sound, which no trainer of tunec's targets trains"
 _FEEDS: Final = "its encoder feeds a decoder, and no rule of tunec derives its family"
 _SEES: Final = "it reads pictures alone, and tunec plans models that write, classify text or paint"
 _LAYERED: Final = "it paints several layers of a picture at once, whose tokens no plan counts"
-_FRAMES: Final = "it paints clips, and plans count no frames"
-_CLIPS: Final = "it starts from a given picture, and plans are of single pictures"
+_CLIPS: Final = "each of its clips starts from a given picture, which no plan counts"
 _KEYS: Final = (
     "its config.json is for code of its own, and the class of transformers 5.23.0 reads other keys"
 )
@@ -102,7 +101,7 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "diffusers/stable-diffusion-xl-1.0-inpainting-": _MASKED,
     "segmind/SSD-1B": _DEPTHS,
     "segmind/Segmind-Vega": _DEPTHS,
-    "Wan-AI/Wan2.1-VACE-": "it reads clips that guide it, and plans are of single pictures",
+    "Wan-AI/Wan2.1-VACE-": "it reads clips that guide it, which no plan counts",
     "Freepik/F-Lite": "diffusers 0.42.1 has no class of it",
     "hunyuanvideo-community/HunyuanImage-2.1-": _NO_CONFIG,
     "tencent/HunyuanDiT-": _UNTRAINED,
@@ -115,8 +114,8 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "genmo/mochi-": _UNTRAINED,
     "nvidia/Cosmos-1.0-": _UNTRAINED,
     "nvidia/Cosmos-Predict": _NO_CONFIG,
-    "hunyuanvideo-community/HunyuanVideo-1.5": _FRAMES,
-    "tencent/HunyuanVideo-1.5": _FRAMES,
+    "hunyuanvideo-community/HunyuanVideo-1.5": _NO_CONFIG,
+    "tencent/HunyuanVideo-1.5": _NO_CONFIG,
     "baidu/ERNIE-Image": _NO_CONFIG,
     "meituan-longcat/LongCat-Image": _NO_CONFIG,
     "kandinskylab/Kandinsky-5.0-T2I-": _NO_CONFIG,

@@ -60,6 +60,10 @@ _OTHER: Final = (
         ),
     ),
     (
+        "a picture has no frames to choose from",
+        ("datasets.*.shrink_video_to_frames", "datasets.*.fps"),
+    ),
+    (
         "pictures are seen in the size that is chosen for the new run",
         (
             "datasets.*.resolution",
@@ -85,7 +89,12 @@ def _places(name: str) -> Iterator[str]:
 
 
 _ALWAYS_OTHER: Final = ("timesteps",)
+_SPREAD: Final = "its frames are spread over the whole clip, or begin at a random one"
 LEAVES: Final = (
+    *(
+        Moved(place, _CONFIG, apart=lambda frames: None if frames == 1 else _SPREAD)
+        for place in _places("datasets.*.num_frames")
+    ),
     *(each for why, names in _HARMLESS for each in _leaves(names, why, always)),
     *(
         each

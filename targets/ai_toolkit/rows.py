@@ -143,6 +143,13 @@ def _side(found: Found) -> Values:
     return {"data.image_width": sides[0], "data.image_height": sides[0]}
 
 
+def _frames(found: Found) -> Values:
+    """The frames that all sets' clips have; a number of one means pictures."""
+    asked = {found.get(f"{at}.num_frames", 1) for at in _SETS if f"{at}.folder_path" in found}
+    most = asked.pop() if len(asked) == 1 else None
+    return {"data.frames": most if most > 1 else 0} if isinstance(most, int) else {}
+
+
 ROWS: Final = (
     as_it_is("model.name_or_path", "model.path", f"{_CONFIG} `ModelConfig`"),
     observed(_NETWORK, tuple(ADAPTER), _adapter, f"{_CONFIG} `NetworkConfig`", absent=ADAPTER),
@@ -233,6 +240,12 @@ ROWS: Final = (
         ("data.image_width", "data.image_height"),
         _side,
         f"{_CONFIG} `preprocess_dataset_raw_config`",
+    ),
+    observed(
+        tuple(f"{at}.{key}" for at in _SETS for key in ("num_frames", "folder_path")),
+        ("data.frames",),
+        _frames,
+        f"{_CONFIG} `DatasetConfig`",
     ),
     fixed("parallel.engine", "none", f"{SOURCE}: one process a job"),
     fixed("quantization.format", "none", f"{SOURCE}: what it quantises by has no slot"),

@@ -25,7 +25,7 @@ _BY_SCRIPT = (
     *("data.format", "data.chat_template", "data.loss_on"),
     *("data.samples", "data.sequence"),
     *("data.packing", "data.images", "data.image_width", "data.image_height", "data.image_tokens"),
-    *("data.vision_tokens", "attention.implementation"),
+    *("data.vision_tokens", "data.frames", "attention.implementation"),
     *("quantization.format", "quantization.double", "quantization.compute"),
     *("quantization.storage", "adapter.kind", "adapter.rank", "adapter.alpha", "adapter.dropout"),
     *("adapter.targets", "adapter.parameters", "adapter.bias", "adapter.rslora", "adapter.dora"),

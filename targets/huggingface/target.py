@@ -159,7 +159,7 @@ CANNOT: Final = {
             *("train", "more", "limits", "references", "evaluation", "format", "samples"),
             "sequence",
             *("packing", "images"),
-            *("image_width", "image_height", "image_tokens", "vision_tokens"),
+            *("image_width", "image_height", "image_tokens", "vision_tokens", "frames"),
         )
     },
     "data.chat_template": Cannot("the script forms its texts itself", True, (None,)),

@@ -15,7 +15,16 @@ SETS: Final = tuple(f"datasets.[{number}]" for number in range(16))
 """The positions of sets that are read; no row reads further ones."""
 _CONFIG: Final = f"{SOURCE} dataset/config_utils.py"
 _PARAMS: Final = f"{_CONFIG} `BaseDatasetParams`"
-_USUAL: Final = {"batch_size": 1, "resolution": [960, 544], "num_repeats": 1}
+_USUAL: Final = {
+    "batch_size": 1,
+    "resolution": [960, 544],
+    "num_repeats": 1,
+    "target_frames": [1],
+    "frame_extraction": "head",
+}
+_STRIDE: Final = 4
+"""Frames that become one of the latent, to whose multiple, and one, `target_frames` are cut
+(`VideoDataset.__init__`, `vae_frame_stride`)."""
 OLDER: Final[Mapping[str, str]] = {
     "flux_kontext_no_resize_control": "no_resize_control",
     "qwen_image_edit_no_resize_control": "no_resize_control",
@@ -28,11 +37,12 @@ def _everywhere(name: str) -> tuple[str, ...]:
     return (f"general.{name}", *(f"{at}.{name}" for at in SETS))
 
 
-_IMAGES: Final = tuple(f"{at}.{key}" for at in SETS for key in ("image_directory",))
+_FOLDERS: Final = ("image_directory", "video_directory")
+_DATA: Final = tuple(f"{at}.{key}" for at in SETS for key in _FOLDERS)
 
 
 def _there(found: Found) -> list[str]:
-    return [at for at in SETS if f"{at}.image_directory" in found]
+    return [at for at in SETS if any(f"{at}.{key}" in found for key in _FOLDERS)]
 
 
 def _of(found: Found, at: str, name: str) -> Json:
@@ -59,12 +69,27 @@ def _size(found: Found) -> Values:
     return {"data.image_width": sides[0], "data.image_height": sides[-1]}
 
 
+def _frames(found: Found) -> Values:
+    """The frames of a clip, if there are clips of one length in all sets, or in none."""
+    there = _there(found)
+    clips = [at for at in there if f"{at}.video_directory" in found]
+    if not clips:
+        return {"data.frames": 0} if there else {}
+    asked, way = _same(found, "target_frames"), _same(found, "frame_extraction")
+    one = asked[0] if isinstance(asked, list) and len(asked) == 1 else None
+    if len(clips) < len(there) or way in (None, "full") or not isinstance(one, int):
+        return {}
+    return {"data.frames": (one - 1) // _STRIDE * _STRIDE + 1}
+
+
 def _train(found: Found) -> Values:
     """Every training folder, as often as an epoch repeats it."""
     seen = tuple(
         chain.from_iterable(
-            [found[f"{at}.image_directory"]] * max(int(_of(found, at, "num_repeats")), 1)
-            for at in _there(found)
+            [found[f"{at}.{key}"]] * max(int(_of(found, at, "num_repeats")), 1)
+            for at in SETS
+            for key in _FOLDERS
+            if f"{at}.{key}" in found
         )
     )
     if not seen:
@@ -73,31 +98,40 @@ def _train(found: Found) -> Values:
 
 
 ROWS: Final = (
-    observed((*_everywhere("batch_size"), *_IMAGES), ("batch.micro",), _micro, _PARAMS),
+    observed((*_everywhere("batch_size"), *_DATA), ("batch.micro",), _micro, _PARAMS),
     observed(
-        (*_everywhere("resolution"), *_IMAGES),
+        (*_everywhere("resolution"), *_DATA),
         ("data.image_width", "data.image_height"),
         _size,
         _PARAMS,
     ),
     observed(
-        (*_everywhere("num_repeats"), *_IMAGES),
+        (*_everywhere("target_frames"), *_everywhere("frame_extraction"), *_DATA),
+        ("data.frames",),
+        _frames,
+        f"{SOURCE} dataset/image_video_dataset.py `VideoDataset`",
+    ),
+    observed(
+        (*_everywhere("num_repeats"), *_DATA),
         (*TRAINING_DATA, "data.evaluation"),
         _train,
         f"{SOURCE} dataset/image_video_dataset.py `ImageDataset`: num_repeats of each picture",
     ),
 )
 _OFF: Final = one_of(False, None, "")
-_VIDEO: Final = "a sample is a video, and a spec has no frames"
+_LISTED_CLIPS: Final = "clips are listed in a file of its own form"
+_OTHER_FRAMES: Final = "it takes other frames of a clip than the first"
+_OF_OTHER_WAYS: Final = ("frame_stride", "frame_sample", "max_frames")
+"""What only other ways than `head` read (`VideoDataset.retrieve_latent_cache_batches`)."""
+_LENGTHS: Final = "a clip becomes several samples, each of another length"
 _LISTED: Final = "pictures are listed in a file of its own form"
 _SHOWN: Final = "a picture goes beside each caption, which the new run would not see"
 
 
 def _leaves() -> Iterator[Moved]:
     for name, why in (
-        *((key, _VIDEO) for key in ("video_directory", "video_jsonl_file", "target_frames")),
-        *((key, _VIDEO) for key in ("frame_extraction", "frame_stride", "frame_sample")),
-        *((key, _VIDEO) for key in ("max_frames", "source_fps")),
+        ("video_jsonl_file", _LISTED_CLIPS),
+        ("source_fps", _OTHER_FRAMES),
         ("image_jsonl_file", _LISTED),
         *((key, _SHOWN) for key in ("control_directory", "multiple_target", *OLDER)),
         *((key, _SHOWN) for key in ("no_resize_control", "control_resolution")),
@@ -105,7 +139,12 @@ def _leaves() -> Iterator[Moved]:
         *((key, "it is FramePack's") for key in ("fp_1f_clean_indices", "fp_1f_target_index")),
     ):
         yield from (only_here(place, _CONFIG, why) for place in _everywhere(name))
+    for place in _everywhere("target_frames"):
+        yield Moved(place, _CONFIG, apart=lambda value: _LENGTHS if len(value) > 1 else None)
+    for place in _everywhere("frame_extraction"):
+        yield only_here(place, _CONFIG, _OTHER_FRAMES, "chunk", "slide", "uniform", "full")
     for name, instead, harmless in (
+        *((key, "a clip is cut to its first frames", always) for key in _OF_OTHER_WAYS),
         ("cache_directory", "latents are cached in the new run's own way", always),
         ("caption_extension", "captions are read as the new program does by itself", _OFF),
         ("enable_bucket", "pictures are put in buckets as the new program does by itself", _OFF),

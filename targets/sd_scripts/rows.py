@@ -113,6 +113,7 @@ MODEL: Final = (
     fixed("model.kind", "diffusion", f"{SOURCE}: its scripts train denoisers"),
     fixed("data.images", 1, f"{_UTIL} `BaseDataset.__getitem__`: a sample is a picture"),
     fixed("data.sequence", 0, f"{_UTIL}: captions are cut by the tokenizers"),
+    fixed("data.frames", 0, f"{_UTIL} `BaseDataset`: a sample is a picture"),
 )
 
 

@@ -156,6 +156,14 @@ RULES: Final = (
         "helpers/data_backend/factory.py `_connect_conditioning_datasets`",
     ),
     Rule(
+        lambda plan: bool(plan.data.frames and plan.data.evaluation),
+        "only data sets of the type video are cut to a number of frames, and those for evaluation "
+        "are of another type",
+        ("data.frames", "data.evaluation"),
+        "remove data.evaluation",
+        "helpers/data_backend/factory.py init_backend_config, `has_video_config`",
+    ),
+    Rule(
         lambda plan: not is_known(plan) if on_deepspeed(plan) else lacks_steps(plan),
         "its schedules count steps, and how many there are depends on the shapes of the pictures",
         ("schedule.kind", "schedule.warmup_share"),
@@ -193,6 +201,12 @@ def _of_family(plan: Plan, version: Version) -> Iterator[Rule]:
     yield from _of_name(family.name, version)
 
 
+_EIGHTS: Final = frozenset({"wan", "ltxvideo"})
+"""Families whose clips have one frame more than a multiple of eight, among those planned."""
+_ROUNDS: Final = "4.0.0"
+"""The first release that rounds; 3.3.4 trains on as many frames as are asked for."""
+
+
 def _of_name(family: str, version: Version) -> Iterator[Rule]:
     if family == "sana" and version >= Version(SANA_ENDS):
         yield Rule(
@@ -202,6 +216,16 @@ def _of_name(family: str, version: Version) -> Iterator[Rule]:
             "`targets: [simpletuner@4.3.4]`",
             "helpers/models/common.py _load_pipeline and helpers/models/sana/model.py "
             "requires_special_scheduler_setup",
+        )
+    if family in _EIGHTS and version >= Version(_ROUNDS):
+        yield Rule(
+            lambda plan: plan.data.frames % 8 > 1,
+            "it takes the first frame of this family's clips, and then eight at a time",
+            ("data.frames",),
+            "write a number that is one more than a multiple of 8, such as 49 or 81",
+            "simpletuner 4.0.0 and 4.10.1 helpers/metadata/backends/base.py "
+            "meets_resolution_requirements; helpers/models/wan/model.py and helpers/models/"
+            "ltxvideo/model.py adjust_video_frames",
         )
     if family == "pixart":
         yield Rule(

@@ -116,15 +116,17 @@ def _hear_data(case: Case, answer: Any) -> TranslatedAnswer:
 def _data(backends: Any, plan: Plan) -> list[tuple[str, str, Any, Any]]:
     """Folders, sizes and purposes; a size by area is in megapixels, of a million pixels each."""
     kinds = [each["dataset_type"] for each in backends]
-    trained = [each["config"] for each in backends if each["dataset_type"] == "image"]
+    trained = [each["config"] for each in backends if each["dataset_type"] in ("image", "video")]
     folders = [
         each.get("instance_data_dir") for each in trained for _ in range(each.get("repeats", 0) + 1)
     ]
     side = (trained[0].get("resolution", 0) * 1e6) ** 0.5 if trained else 0
+    frames = [each.get("video", {}).get("num_frames", 0) for each in trained]
     return [
         ("data.train", "[0].instance_data_dir", plan.data.train, next(iter(folders), None)),
         ("data.more", "[0].repeats", list(plan.data.more), folders[1:]),
         ("data.image_width", "[0].resolution", plan.data.image_width, round(side)),
+        ("data.frames", "[0].video", {plan.data.frames}, set(frames)),
         ("data.references", "[2]", list(plan.data.references), _given(backends)),
         ("data.evaluation", "[2]", plan.data.evaluation is not None, "eval" in kinds),
     ]

@@ -1,7 +1,9 @@
-"""A tiny model that paints, pictures to train it on, and the packages that its trainer needs."""
+"""Tiny models that paint, what to train them on, and the packages that their trainer needs."""
 
+import io
 import random
 import string
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +50,42 @@ def write_painting_model(folder: Path) -> None:
         text_encoder_2=_t5(pieces),
         tokenizer_2=pieces,
         transformer=denoiser,
+    )
+    pipeline.to(torch.bfloat16).save_pretrained(folder)
+
+
+def write_model_of_clips(folder: Path) -> None:
+    """A Wan of two blocks, with its encoder and its VAE, as diffusers saves it."""
+    import torch
+    from diffusers import (
+        AutoencoderKLWan,
+        UniPCMultistepScheduler,
+        WanPipeline,
+        WanTransformer3DModel,
+    )
+    from transformers import UMT5Config, UMT5EncoderModel
+
+    torch.manual_seed(0)
+    pieces = _t5_tokenizer()
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1, "num_heads": 4}
+    words = UMT5Config(vocab_size=len(pieces), feed_forward_proj="gated-gelu", **sizes)
+    denoiser = WanTransformer3DModel(
+        num_attention_heads=2,
+        attention_head_dim=16,
+        text_dim=32,
+        freq_dim=32,
+        ffn_dim=64,
+        num_layers=2,
+        rope_max_seq_len=64,
+    )
+    pipeline = WanPipeline(
+        tokenizer=pieces,
+        text_encoder=UMT5EncoderModel(words),
+        transformer=denoiser,
+        vae=AutoencoderKLWan(base_dim=8, dim_mult=[1, 1, 1, 1], num_res_blocks=1),
+        scheduler=UniPCMultistepScheduler(
+            prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=3.0
+        ),
     )
     pipeline.to(torch.bfloat16).save_pretrained(folder)
 
@@ -119,3 +157,21 @@ def write_pictures(folder: Path, count: int) -> None:
         noise = drawn.randbytes(3 * SIDE * SIDE)
         Image.frombytes("RGB", (SIDE, SIDE), noise).save(folder / f"{index}.png")
         (folder / f"{index}.txt").write_text(" ".join(drawn.choices(WORDS, k=4)), encoding="utf-8")
+
+
+def write_clips(folder: Path, lengths: Sequence[int]) -> None:
+    """A square clip of noise of each number of frames, with its caption beside it."""
+    drawn = random.Random(0)  # noqa: S311  pictures, not secrets
+    folder.mkdir(parents=True)
+    for index, frames in enumerate(lengths):
+        film = b"".join(_jpeg(drawn) for _ in range(frames))
+        (folder / f"{index}.avi").write_bytes(film)  # pictures in a row are a film to a reader
+        (folder / f"{index}.txt").write_text(" ".join(WORDS[:4]), encoding="utf-8")
+
+
+def _jpeg(drawn: random.Random) -> bytes:
+    from PIL import Image
+
+    written = io.BytesIO()
+    Image.frombytes("RGB", (SIDE, SIDE), drawn.randbytes(3 * SIDE * SIDE)).save(written, "JPEG")
+    return written.getvalue()

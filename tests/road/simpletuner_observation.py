@@ -98,11 +98,14 @@ def _adapted(output: Path) -> frozenset[str]:
 
 
 def linear_modules_of_denoiser(folder: Path) -> tuple[str, ...]:
-    """Paths of the linear modules of the Flux in a folder."""
+    """Paths of the linear modules of the denoiser in a folder."""
+    import diffusers
     import torch
-    from diffusers import FluxTransformer2DModel
 
+    kind = getattr(
+        diffusers, json.loads((folder / "config.json").read_text("utf-8"))["_class_name"]
+    )
     with torch.device("meta"):
-        model = FluxTransformer2DModel.from_config(FluxTransformer2DModel.load_config(folder))
+        model = kind.from_config(kind.load_config(folder))
     kinds = (name for name, each in model.named_modules() if isinstance(each, torch.nn.Linear))
     return tuple(kinds)

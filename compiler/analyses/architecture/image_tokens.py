@@ -46,6 +46,14 @@ def latent_tokens(architecture: Architecture, width: int, height: int) -> int:
     return (width // side) * (height // side)
 
 
+def latent_frames(architecture: Architecture, frames: int) -> int:
+    """Count the frames of a clip's latent: the first, and one for each `latent_time` after it.
+
+    A picture has one (diffusers 0.42.1 `pipelines/wan/pipeline_wan.py`, `prepare_latents`).
+    """
+    return 1 + max(frames - 1, 0) // max(architecture.latent_time, 1)
+
+
 def _check(width: int, height: int) -> None:
     if width < 1 or height < 1:
         raise UnfitImage(f"a picture of {width} x {height} pixels has no area")

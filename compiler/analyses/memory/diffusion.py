@@ -8,6 +8,7 @@ import re
 from operator import add
 from typing import Final
 
+from tunec.compiler.analyses.architecture.image_tokens import latent_frames
 from tunec.compiler.analyses.memory.activations import (
     Activations,
     Layers,
@@ -73,6 +74,7 @@ def _tokens(workload: Workload) -> Tokens:
     given, beside = model.denoiser, workload.data.image_tokens
     if given is not None:
         picture = width * height if width == height else max(width * height, given.oblong)
+        picture *= latent_frames(model, workload.data.frames)
         text = given.text_tokens + seen_tokens(workload)
         return Tokens(given.filled(picture + beside), given.filled(text))
     return Tokens(width * height + beside, text_tokens(workload))

@@ -186,6 +186,12 @@ class Workload(Struct, frozen=True, eq=False):
         return next((Version(text) for name, text in self.versions if name == consumer), None)
 
 
+def pixels_of(workload: Workload) -> int:
+    """The pixels of a sample's images, in all frames of a clip."""
+    data = workload.data
+    return data.images * data.image_width * data.image_height * max(data.frames, 1)
+
+
 class Layout(Struct, frozen=True):
     """One candidate layout of the search."""
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from tunec.compiler.analyses.memory.modules import FOUR_BIT
 from tunec.compiler.analyses.memory.terms.generation import cache_bytes
 from tunec.compiler.analyses.memory.terms.host import moved_activations
-from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.memory.workload import Layout, Workload, pixels_of
 from tunec.compiler.analyses.padding import padded_length
 from tunec.compiler.analyses.time.accuracy import HALF, LATE, MOST, RUNS
 from tunec.compiler.analyses.time.coefficients import FITTED, Constants
@@ -265,10 +265,9 @@ def loading(workload: Workload, layout: Layout, machine: Machine, busy: float) -
 
     Loading processes work ahead while the device does; latents that were made before are read.
     """
-    data = workload.data
     if workload.components and not workload.kept_components:
         return 0.0
-    pixels = data.images * data.image_width * data.image_height
+    pixels = pixels_of(workload)
     samples = layout.batch.micro * layout.batch.accumulation
     workers = workload.dataloader_workers or machine.loaders
     return max(samples * pixels * _PIXEL * machine.patience / workers - busy, 0.0)

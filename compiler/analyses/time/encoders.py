@@ -5,7 +5,7 @@ from math import prod
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.diffusion import TEXT_TOKENS
-from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.analyses.memory.workload import Workload, pixels_of
 from tunec.compiler.analyses.time.kernels import FORWARD
 from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module
@@ -57,8 +57,7 @@ def _tokens(workload: Workload) -> int:
 def _pixels(workload: Workload, model: Architecture) -> Encoding:
     """An autoencoder's first half, of all pictures: a convolution at its level's resolution."""
     half = [each for each in model.modules if each.path.startswith(_HALF)]
-    data = workload.data
-    positions = float(data.images * data.image_width * data.image_height)
+    positions = float(pixels_of(workload))
     total = 0.0
     for module in half:
         if "downsamplers" in module.path:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from tunec.compiler.analyses.architecture.image_tokens import vision_tokens
+from tunec.compiler.analyses.architecture.image_tokens import latent_frames, vision_tokens
 from tunec.compiler.analyses.memory.diffusion import TEXT_TOKENS, given_pictures, seen_tokens
 from tunec.compiler.tracing.live.denoiser_inputs import inputs, patch_of, traits_of
 from tunec.compiler.tracing.live.denoiser_sample import Given, Grid
@@ -248,7 +248,8 @@ def _sample(subject: Subject) -> tuple[Grid, int, torch.dtype]:
     data, model = subject.workload.data, subject.workload.architecture
     side = model.latent_scale * model.latent_patch
     text = model.denoiser.text_tokens + seen_tokens(subject.workload) if model.denoiser else 0
-    grid = Grid(1, data.image_height // side, data.image_width // side, text)
+    frames = latent_frames(model, data.frames)
+    grid = Grid(frames, data.image_height // side, data.image_width // side, text)
     return grid, subject.layout.batch.micro, DTYPES[subject.workload.precision.compute]
 
 

@@ -43,14 +43,14 @@ def _history(*, frames: int) -> tuple[Maker, Maker]:
     )
 
 
-_WAN: Final = Traits("video", 512)
+_WAN: Final = Traits("video", 512, time=4)
 # pipelines/hunyuan_video/pipeline_hunyuan_video_framepack.py, `history_sizes`: the picture that is
 # given and the last frame, then two and sixteen before, which become tokens of more pixels each
 _CLEAN, _LATE, _EARLY = (_history(frames=count) for count in (2, 2, 16))
 CLIPS: Final[Mapping[str, Traits]] = {
     # the autoencoder of Wan 2.2's 5B has 48 channels, and makes one element of 16 by 16 pixels:
     # scripts/convert_wan_to_diffusers.py, vae22_diffusers_config (z_dim, scale_factor_spatial)
-    "WanTransformer3DModel": Traits("video", 512, finer={48: 16}),
+    "WanTransformer3DModel": Traits("video", 512, time=4, finer={48: 16}),
     "WanVACETransformer3DModel": Traits(
         "video",
         512,
@@ -81,7 +81,7 @@ CLIPS: Final[Mapping[str, Traits]] = {
             "shape_list": lambda given: given.shapes,
         },
     ),
-    "HunyuanVideoTransformer3DModel": Traits("video", 256),
+    "HunyuanVideoTransformer3DModel": Traits("video", 256, time=4),
     "HunyuanVideoFramepackTransformer3DModel": Traits(
         "video",
         256,
@@ -113,13 +113,21 @@ CLIPS: Final[Mapping[str, Traits]] = {
         },
     ),
     "CogVideoXTransformer3DModel": Traits(
-        "frames", 226, fixed=_fixed_places, more={"image_rotary_emb": _cogvideo_rotary}
+        "frames",
+        226,
+        time=4,
+        fixed=_fixed_places,
+        more={"image_rotary_emb": _cogvideo_rotary},
     ),
     "ConsisIDTransformer3DModel": Traits(
-        "frames", 226, fixed=_fixed_places, more={"image_rotary_emb": _cogvideo_rotary}
+        "frames",
+        226,
+        time=4,
+        fixed=_fixed_places,
+        more={"image_rotary_emb": _cogvideo_rotary},
     ),
     # a VAE of 32 in space and 8 in time, whose elements are tokens as they are
-    "LTXVideoTransformer3DModel": Traits("packed", 128, 32),
+    "LTXVideoTransformer3DModel": Traits("packed", 128, 32, time=8),
     "LTX2VideoTransformer3DModel": Traits(
         "packed",
         1024,
@@ -151,8 +159,8 @@ CLIPS: Final[Mapping[str, Traits]] = {
             "text_indices": lambda given: numbers(given.grid.text),
         },
     ),
-    "MochiTransformer3DModel": Traits("video", 256),
-    "AllegroTransformer3DModel": Traits("video", 512),
+    "MochiTransformer3DModel": Traits("video", 256, time=6),
+    "AllegroTransformer3DModel": Traits("video", 512, time=4),
     "LatteTransformer3DModel": Traits("video", 120),
     "CosmosTransformer3DModel": Traits(
         "video",

@@ -159,6 +159,8 @@ class Traits(Struct, frozen=True):
     """Text tokens that the pipeline conditions on (`max_sequence_length`)."""
     scale: int = 8
     """Pixels per side of one latent element (the VAE's factor)."""
+    time: int = 0
+    """Frames of a clip for one of the latent after the first; 0: pictures alone are planned."""
     pack: int = 1
     """Latent elements per side that the pipeline itself packs into one token."""
     more: Mapping[str, Maker] = {}

@@ -32,9 +32,14 @@ _FIRST: Final = "train-1"
 """No part of `training_state.json`, as `train` is: the data set's state would be written over the
 run's in each checkpoint, and a resumed run would start at step 0 (helpers/multiaspect/state.py
 `mangle_state_path`, 3.1.6 and 4.10.1; seen in runs of two ranks)."""
+_CLIP: Final = f"{_TRAIN}.video"
+_ALONE: Final[Mapping[str, Json]] = {"vae_batch_size": 1}
+"""One clip is encoded at a time; 4.10.1 does so by itself, and 3.1.6 takes four at once
+(helpers/data_backend/factory.py)."""
 
 
 def _pictures(name: str, folder: str, kind: str, side: int, times: int = 1) -> dict[str, Json]:
+    """A folder of pictures of one size, or of clips, which are cut to that size."""
     repeats = {"repeats": times - 1} if times > 1 else {}
     return {
         "id": name,
@@ -51,8 +56,17 @@ def _keys(at: str) -> tuple[str, ...]:
     return tuple(f"{at}.{key}" for key in _pictures("", "", "", 0))
 
 
+def _trained(plan: Plan, name: str, folder: str, times: int = 1) -> dict[str, Json]:
+    """A folder that is trained on; longer clips are cut, and shorter ones are left out."""
+    frames, side = plan.data.frames, plan.data.image_width
+    if not frames:
+        return _pictures(name, folder, "image", side, times)
+    clip: dict[str, Json] = {"num_frames": frames, "min_frames": frames, "is_i2v": False}
+    return {**_pictures(name, folder, "video", side, times), **_ALONE, "video": clip}
+
+
 def _write_train(plan: Plan) -> Mapping[str, Json]:
-    train = _pictures(_FIRST, plan.data.train, "image", plan.data.image_width)
+    train = _trained(plan, _FIRST, plan.data.train)
     return {f"{_TRAIN}.{key}": value for key, value in train.items()}
 
 
@@ -63,7 +77,17 @@ def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
     side, kind = found.get(f"{_TRAIN}.resolution"), found.get(f"{_TRAIN}.resolution_type")
     if side is not None and kind != "area":
         slots |= {"data.image_width": side, "data.image_height": side}
-    return slots
+    frames = _frames(found)
+    return slots if frames is None else {**slots, "data.frames": frames}
+
+
+def _frames(found: Mapping[str, Json]) -> int | None:
+    """The frames of the first folder's clips; 0: it holds pictures; None: of unknown length."""
+    if found.get(f"{_TRAIN}.dataset_type") != "video":
+        return 0
+    clip = found.get(_CLIP)
+    frames = clip.get("num_frames") if isinstance(clip, Mapping) else None
+    return frames if isinstance(frames, int) else None
 
 
 def _folders(plan: Plan) -> list[tuple[str, int]]:
@@ -93,7 +117,7 @@ def _write_further(plan: Plan) -> Mapping[str, Json]:
     side, evaluation = plan.data.image_width, plan.data.evaluation
     sets = [_pictures("evaluation", evaluation, "eval", side)] if evaluation else []
     sets += [
-        _pictures(f"train-{number}", folder, "image", side, often)
+        _trained(plan, f"train-{number}", folder, often)
         for number, (folder, often) in enumerate(others, 2)
     ]
     sets += _references(plan)
@@ -138,9 +162,9 @@ def _read_further(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _is_trained_on(item: Mapping[str, Json]) -> bool:
-    """Whether a data set has training images, which is the default type."""
+    """Whether a data set has training images, which is the default type, or clips."""
     is_off = item.get("disabled") or item.get("disable")
-    return item.get("dataset_type", "image") == "image" and not is_off
+    return item.get("dataset_type", "image") in ("image", "video") and not is_off
 
 
 def _seen(trained: Sequence[Mapping[str, Json]]) -> Iterator[str]:
@@ -152,11 +176,12 @@ def _seen(trained: Sequence[Mapping[str, Json]]) -> Iterator[str]:
 DATA: Final = (
     unlimited(f"{FACTORY}: `max_num_samples` shuffles before it takes them"),
     Entry(
-        _keys(_TRAIN),
-        ("data.train", "data.image_width", "data.image_height"),
+        (*_keys(_TRAIN), *(f"{_TRAIN}.{key}" for key in _ALONE), _CLIP),
+        ("data.train", "data.image_width", "data.image_height", "data.frames"),
         _write_train,
         _read_train,
-        FACTORY,
+        f"{FACTORY}; helpers/caching/vae.py `prepare_video_latents` cuts to `num_frames`, and "
+        "helpers/metadata/backends/base.py leaves out clips below `min_frames`",
     ),
     *(
         constant(f"{_TEXT}.{key}", value, "helpers/data_backend/config_rules.py: one is required")

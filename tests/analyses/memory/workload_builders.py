@@ -109,6 +109,7 @@ _DATA = Data(
     image_height=0,
     image_tokens=0,
     vision_tokens=0,
+    frames=0,
 )
 _PRECISION = Precision(
     compute="bf16",

@@ -31,7 +31,7 @@ from tunec.compiler.analyses.memory.timeline import (
     timeline,
 )
 from tunec.compiler.analyses.memory.vision import image_activations
-from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.memory.workload import Layout, Workload, pixels_of
 from tunec.schemas.caches import cached
 from tunec.schemas.units import MIB
 
@@ -338,7 +338,7 @@ def _parameters(plan: Sharding, ranks: int) -> Sizes:
 
 def _data_loading(workload: Workload, layout: Layout, ranks: int) -> Sizes:
     data, workers = workload.data, workload.dataloader_workers
-    pixels = data.images * data.image_width * data.image_height * 3 * BYTES["fp32"]
+    pixels = pixels_of(workload) * 3 * BYTES["fp32"]
     ready = max(workers * _PREFETCHED, 1) * layout.batch.micro
     return {
         "data loading processes": float(_WORKER * workers * ranks),

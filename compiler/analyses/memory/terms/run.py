@@ -126,7 +126,7 @@ def _norms(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iterato
 def _beside_training(workload: Workload, plan: Sharding) -> Iterator[Term]:
     """Terms before the first step and after the last: encoding, loading, checkpoints, merging."""
     if plan.counts.components:
-        yield from lasting(encoders(plan), At.ENCODING, At.ENCODING)
+        yield from lasting(encoders(workload, plan), At.ENCODING, At.ENCODING)
     if plan.fsdp.version and plan.counts.quantized:
         yield from lasting(loaded_whole(workload, plan), At.LOADING, At.LOADING)
     whole: Sizes = saved(workload, plan) if plan.stage == PARAMETERS else {}

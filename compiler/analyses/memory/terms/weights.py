@@ -164,14 +164,25 @@ def weights(workload: Workload, plan: Sharding) -> Sizes:
     return terms
 
 
-def encoders(plan: Sharding) -> Sizes:
+def encoders(workload: Workload, plan: Sharding) -> Sizes:
     """Models that encode captions and images before the trained model is loaded.
+
+    An autoencoder works on one clip at a time, while the text encoders are still there (simpletuner
+    4.10.1 `helpers/data_backend/factory.py`, `move_text_encoders`). What it works in for pictures
+    is not counted.
 
     simpletuner 3.1.6 and 4.10.1 `helpers/training/trainer.py`, `Trainer.run`: `init_data_backend`
     fills the caches, `init_unload_text_encoder` and `init_unload_vae` unload the encoders,
     `init_load_base_model` comes after.
     """
-    return {"text encoders and VAE": float(BYTES[plan.states.weights] * plan.counts.components)}
+    size, data = BYTES[plan.states.weights], workload.data
+    there = {"text encoders and VAE": float(size * plan.counts.components)}
+    found = workload.architecture.clip_encoder
+    if found is None or not data.frames:
+        return there
+    elements = found.pixel + found.frame * data.frames
+    pixels = data.image_width * data.image_height
+    return {**there, "encoding of a clip": size * (found.parameters + elements * pixels)}
 
 
 def second_shards(plan: Sharding) -> float:

@@ -231,7 +231,8 @@ def _sample(workload: "Workload") -> str:
     """A sample's size with its unit: tokens, or pixels for a denoiser."""
     data = workload.data
     if workload.architecture.kind == "diffusion":
-        return f"{data.image_width}x{data.image_height} pixels"
+        size = f"{data.image_width}x{data.image_height} pixels"
+        return f"{data.frames} frames of {size}" if data.frames else size
     pictured = f", {data.image_tokens} of them a picture's" if data.image_tokens else ""
     return f"{data.sequence + data.image_tokens} tokens{pictured}"
 

@@ -72,8 +72,7 @@ class Estimate(Struct, frozen=True):
     is_assumed: bool = False
     """Whether nothing says how much of the model is trained, so that all of it is assumed."""
     knows_length: bool = True
-    """Whether the length of a sample, or its image, is known; if not, only the permanent memory is
-    compared."""
+    """Whether a sample's length or image is known; if not, only permanent memory is compared."""
 
     @property
     def still_bytes(self) -> int:
@@ -386,15 +385,16 @@ def _data(run: LintContext, architecture: "Architecture", length: int | None) ->
         return Data("", (), (), (), None, None, None, None, None, 0, packs, *_drawn(run))
     pictures = within(architecture, length, seen(run, architecture))
     text = text_tokens(architecture, length, pictures)
-    return Data("", (), (), (), None, None, None, None, None, text, packs, *pictures)
+    return Data("", (), (), (), None, None, None, None, None, text, packs, *pictures, 0)
 
 
-def _drawn(run: LintContext) -> tuple[int, int, int, int, int]:
-    """For a denoiser's sample: number, width, height, and the tokens of its reference images."""
-    wide, high = run.value("data.image_width"), run.value("data.image_height")
-    model = run.model
+def _drawn(run: LintContext) -> tuple[int, int, int, int, int, int]:
+    """For a denoiser's sample: number, width, height, tokens of its reference images, frames."""
+    from tunec.compiler.analyses.architecture.image_tokens import latent_tokens
+
+    wide, high, model = run.value("data.image_width"), run.value("data.image_height"), run.model
     if not isinstance(wide, int) or not isinstance(high, int) or model is None:
-        return 0, 0, 0, 0, 0
+        return 0, 0, 0, 0, 0, 0
     given = len(run.value("data.references", ())) if model.architecture.references else 0
-    side = model.architecture.latent_scale * model.architecture.latent_patch
-    return 1 + given, wide, high, given * (wide // side) * (high // side), 0
+    tokens = given * latent_tokens(model.architecture, wide, high)
+    return 1 + given, wide, high, tokens, 0, run.value("data.frames", 0)

@@ -56,6 +56,7 @@ def denoiser_of(config: Mapping[str, Any]) -> Architecture:
         latent_channels=getattr(model.config, "in_channels", 0) // traits.pack**2,
         latent_scale=traits.finer.get(getattr(model.config, "in_channels", 0), traits.scale),
         latent_patch=patch[1] * traits.pack,
+        latent_time=patch[0] * traits.time,
         denoiser=Denoiser(
             _text(model, traits),
             found.rows,
