@@ -36,6 +36,8 @@ PARAMETERS: Final = 3
 
 
 _LEAVES: Final = frozenset({"mixtral", "qwen2_moe", "qwen3_moe"})
+_LEAF_LAYERS: Final = frozenset({"Qwen3MoeDecoderLayer"})
+"""The layers of such a block as the text of another family, InternVL 3.5's."""
 _KNOWS_LEAVES: Final = Version("0.18.0")
 """Families whose block of experts DeepSpeed gathers as one without being told, and since when
 (`runtime/zero/leaf_module_config.py`, `DEFAULT_LEAF_MODULE_CLASSES`)."""
@@ -100,6 +102,15 @@ class Sharding(Struct, frozen=True, eq=False):
     def holds_in_last_layer(self) -> bool:
         """Whether it has them before those of the last layer are all made."""
         return self.holds(self._on_the_way.last_layer)
+
+    @property
+    def left_to_encoder(self) -> float:
+        """The share of layers that are left when a decoder is done; 0: there is no encoder."""
+        model = self.workload.architecture
+        if model.kind != "encoder-decoder":
+            return 0.0
+        decoding = sum(stack.layers for stack in model.stacks if stack.cross_attention)
+        return 1 - decoding / sum(stack.layers for stack in model.stacks)
 
     @property
     def _on_the_way(self) -> Reductions:
@@ -278,7 +289,8 @@ def gathers_blocks(workload: Workload, zero: Zero) -> bool:
         return bool(zero.leaf_modules)
     version = workload.version("deepspeed")
     knows = version is None or version >= _KNOWS_LEAVES
-    return knows and workload.architecture.family in _LEAVES
+    model = workload.architecture
+    return knows and (model.family in _LEAVES or not _LEAF_LAYERS.isdisjoint(model.layer_classes))
 
 
 def gathers_twice(workload: Workload, zero: Zero) -> bool:

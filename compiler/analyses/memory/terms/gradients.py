@@ -148,7 +148,7 @@ def at_decoder_embedding(plan: Sharding) -> Sizes:
     counts = plan.counts
     tied = {"tied gradient": float(_parts(plan) * plan.parameter * counts.embedding)}
     if goes_as_it_comes(plan):
-        return {**in_layers(plan, holds=plan.holds(AFTER)), **tied}
+        return {**in_layers(plan, holds=plan.holds(plan.left_to_encoder)), **tied}
     return {**partly(plan, plan.arriving - counts.encoder), **tied}
 
 

@@ -91,7 +91,10 @@ def oversized_terms(plan: Sharding) -> Iterator[Term]:
     for one in plan.reductions:
         moment = reduction(one.number, one.left)
         yield from lasting(_sizes(plan, one.kept), moment, moment)
-    yield from lasting(_sizes(plan, of_layers), At.ALL_REDUCED, At.VISION_BACKWARD)
+    yield from lasting(_sizes(plan, of_layers), At.ALL_REDUCED, At.FIRST_EXPERTS)
+    encoder = plan.left_to_encoder
+    ahead = _made(plan, lambda left: left >= encoder) if encoder else of_layers
+    yield from lasting(_sizes(plan, ahead), At.DECODER_EMBEDDING, At.VISION_BACKWARD)
     yield from lasting(_sizes(plan, plan.kept), At.EMBEDDING, At.EMBEDDING)
 
 

@@ -7,7 +7,6 @@ from tunec.compiler.analyses.memory.activations import Pass
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
 from tunec.compiler.analyses.memory.experts import ExpertsPass
 from tunec.compiler.analyses.memory.lora import merged, norms_working, weights_kept
-from tunec.compiler.analyses.memory.reductions import AFTER
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, is_hooked
 from tunec.compiler.analyses.memory.terms.answers import answer_terms
 from tunec.compiler.analyses.memory.terms.fsdp import fsdp_terms, reduced, whole_in_passing
@@ -298,7 +297,7 @@ def _in_experts(plan: Sharding, experts: ExpertsPass) -> Iterator[tuple[Moment, 
 def _after_decoder(plan: Sharding) -> Sizes:
     """Gradients when the decoder is done and the encoder's last layer is differentiated."""
     if goes_as_it_comes(plan):
-        return in_layers(plan, holds=plan.holds(AFTER))
+        return in_layers(plan, holds=plan.holds(plan.left_to_encoder))
     return partly(plan, plan.arriving - plan.counts.encoder)
 
 
