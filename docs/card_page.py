@@ -55,16 +55,17 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
     made = sum(map(_is_derived, rows))
     share = f"{made} of {len(rows)} families asked give a card: {made / len(rows):.0%}"
     yield f"With {releases}, {share}."
-    planned = sum(_is_derived(row) or row["family"] in _otherwise() for row in rows)
     yield (
-        f"Counted with those that a rule derives, or whose real models come with a card, "
-        f"{planned} can be planned: {planned / len(rows):.0%}."
+        "Others can be planned by a rule that derives them, or by a card of their real models. The "
+        "last two columns count these too."
     )
-    yield from ("", "| head | families | cards | share |", "| --- | ---: | ---: | ---: |")
+    yield ""
+    yield "| head | families | cards | share | can be planned | share |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for head in dict.fromkeys(row["head"] for row in rows):
-        mine = [row for row in rows if row["head"] == head]
-        found = sum(map(_is_derived, mine))
-        yield f"| {head} | {len(mine)} | {found} | {found / len(mine):.0%} |"
+        yield _shares(head, [row for row in rows if row["head"] == head])
+    yield _shares("all but speech", [row for row in rows if row["head"] != "speech"])
+    yield _shares("all", rows)
     yield from ("", "## Why there is none", "", "| reason | families |", "| --- | ---: |")
     reasons = Counter(_kind(row["refused"]) for row in rows if not _is_derived(row))
     for reason, count in sorted(reasons.items(), key=lambda each: (-each[1], each[0])):
@@ -75,6 +76,14 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
     yield from ("", "## Every family", "", "| family | head | card |", "| --- | --- | --- |")
     for row in rows:
         yield f"| `{row['family']}` | {row['head']} | {_cell(row)} |"
+
+
+def _shares(name: str, rows: Sequence[Row]) -> str:
+    """A line of the table of heads: how many families give a card, and how many can be planned."""
+    derived = sum(map(_is_derived, rows))
+    planned = sum(_is_derived(row) or row["family"] in _otherwise() for row in rows)
+    counts = (f"{each} | {each / len(rows):.0%}" for each in (derived, planned))
+    return f"| {name} | {len(rows)} | {' | '.join(counts)} |"
 
 
 def _otherwise() -> frozenset[str]:
