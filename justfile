@@ -127,6 +127,11 @@ bench:
 trace-table *arguments:
     python benchmarks/trace_table.py {{ arguments }}
 
+# trace default plans of the catalogue's models that have no row yet (hours on one core), for the same page
+plan-sweep *arguments:
+    python benchmarks/plan_sweep.py {{ if arguments == "" { "--missing" } else { arguments } }}
+    python benchmarks/trace_table.py --render
+
 # try to derive a card of every family of transformers, for docs/derived-cards.md (half an hour on two cores)
 card-sweep *arguments:
     python benchmarks/card_sweep.py {{ arguments }}

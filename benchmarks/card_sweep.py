@@ -11,17 +11,15 @@ Seconds are those of a processor.
 
 import argparse
 import json
-import os
-import resource
-import signal
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from forks import Row, answers, told
 
 ROWS: Final = Path(__file__).with_suffix(".jsonl")
 HEADS: Final = {
@@ -36,7 +34,6 @@ by what its head is called here. The first that has it counts: an encoder has a 
 has Whisper's decoder alone."""
 FILLED: Final = Path(__file__).with_name("card_sweep_filled.yaml")
 """Keys that are missing from a class's defaults or do not fit together, as in config.json files."""
-Row = Mapping[str, Any]
 Family = tuple[str, Any, str]
 """The name of the head, the config class, and the name of the model's class."""
 
@@ -61,28 +58,20 @@ def filled(family: str) -> Mapping[str, Any]:
     return next((row["config"] for row in rows if family in row["families"]), {})
 
 
-def ask(head: str, config: Any, model: str) -> Row:
+def ask(config: Any, model: str) -> Row:
     """Derive a card from the default config; the row has the modules' parameters or the reason.
 
     The config names the model's class, as a config.json does, and is filled if necessary.
     """
     from tunec.compiler.tracing.derivation import derived
-    from tunec.compiler.tracing.subject import Untraceable
 
     try:
-        told = isinstance(config, Mapping)
-        default = config if told else {**_default(config), "architectures": [model]}
+        is_given = isinstance(config, Mapping)
+        default = config if is_given else {**_default(config), "architectures": [model]}
         given = json.loads(json.dumps(default, default=str))
     except Exception as fault:  # noqa: BLE001  whatever the config's own class raises
-        return {"head": head, "refused": f"the default config cannot be made: {_told(fault)}"}
-    try:
-        return {"head": head, "parameters": derived(given).architecture.parameters}
-    except Untraceable as reason:
-        return {"head": head, "refused": str(reason)}
-    except MemoryError:
-        return {"head": head, "refused": "it takes more memory than the sweep gives"}
-    except Exception as fault:  # noqa: BLE001  a fault of ours, which the page shows
-        return {"head": head, "refused": f"tunec's own fault: {_told(fault)}"}
+        return {"refused": f"the default config cannot be made: {told(fault)}"}
+    return {"parameters": derived(given).architecture.parameters}
 
 
 def _default(config: Any) -> Mapping[str, Any]:
@@ -91,47 +80,16 @@ def _default(config: Any) -> Mapping[str, Any]:
     return found
 
 
-def _told(fault: Exception) -> str:
-    return f"{type(fault).__name__}: {str(fault).strip().partition(chr(10))[0]}"
-
-
 def sweep(asked: Mapping[str, Family], jobs: int, limits: tuple[int, int]) -> Iterator[Row]:
     """Derive each family in a fork of this process, `jobs` at once; yield rows as they finish."""
-    waiting, running = list(asked), dict[int, str]()
-    with tempfile.TemporaryDirectory() as folder:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                family = waiting.pop(0)
-                running[_forked(Path(folder, family), asked[family], limits)] = family
-            pid, status = os.wait()
-            family = running.pop(pid)
-            yield {"family": family, **_answer(Path(folder, family), asked[family][0], status)}
+    questions = {name: partial(ask, config, model) for name, (_, config, model) in asked.items()}
+    for name, row in answers(questions, jobs, limits):
+        yield {"family": name, "head": asked[name][0], **row}
 
 
-def _shuffled(families: Iterable[str]) -> list[str]:
+def shuffled(families: Iterable[str]) -> list[str]:
     """Names in the order of their digests, so that the first ones are a sample of all others."""
     return sorted(families, key=lambda each: sha256(each.encode()).hexdigest())
-
-
-def _forked(place: Path, family: Family, limits: tuple[int, int]) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    seconds, gibibytes = limits
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_DATA, (gibibytes << 30, gibibytes << 30))
-    place.write_text(json.dumps(ask(*family)), "utf-8")
-    os._exit(0)
-
-
-def _answer(place: Path, head: str, status: int) -> Row:
-    if place.exists():
-        found: Row = json.loads(place.read_text("utf-8"))
-        return found
-    ended = os.waitstatus_to_exitcode(status)
-    slow = ended == -signal.SIGXCPU
-    why = "it takes longer than the sweep gives" if slow else f"its process ended with {ended}"
-    return {"head": head, "refused": why}
 
 
 def kept() -> dict[str, Row]:
@@ -161,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows, every, release = kept(), families(), f"transformers {transformers.__version__}"
     rows = {name: row for name, row in rows.items() if name in every}
     done = {name for name, row in rows.items() if options.missing and row["release"] == release}
-    wanted = [each for each in options.families or _shuffled(every) if each not in done]
+    wanted = [each for each in options.families or shuffled(every) if each not in done]
     for row in sweep(
         {each: every[each] for each in wanted}, options.jobs, (options.seconds, options.gibibytes)
     ):

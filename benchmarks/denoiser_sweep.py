@@ -16,7 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from card_sweep import Family, Row, _shuffled, sweep
+from card_sweep import Family, shuffled, sweep
+from forks import Row
 
 ROWS: Final = Path(__file__).with_suffix(".jsonl")
 HEAD: Final = "denoiser"
@@ -162,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in every.keys() & others.keys()
     }
     done = {n for n, row in rows.items() if options.missing and row["release"] == release}
-    wanted = [n for n in options.classes or _shuffled(every) if n not in done and n not in others]
+    wanted = [n for n in options.classes or shuffled(every) if n not in done and n not in others]
     asked = {name: asked_of(name) for name in wanted}
     for row in sweep(asked, options.jobs, (options.seconds, options.gibibytes)):
         rows[row["family"]] = {**row, "release": release}

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any, Final
 
 from host_memory import page as host_lines
+from plan_page import sweep_lines
 from published_page import published_lines
 from trace_combinations import subject
 from trace_models import BY_NAME
@@ -106,6 +107,7 @@ def page(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield ""
     yield from published_lines()
     yield from host_lines()
+    yield from sweep_lines()
     yield "## Against traces"
     yield from _table(errors)
     failed = [row for row in rows if "failed" in row]

@@ -91,7 +91,7 @@ def _in_order(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 def rows(jobs: int, wanted: list[Combination]) -> Iterator[dict[str, Any]]:
     """Trace each combination in a separate child, which shares the modules imported here."""
-    _import_all()
+    import_all()
     context = multiprocessing.get_context("fork")
     # those with the most operations last
     slow = "llama-3.1-8b", "llava-v1.6-mistral-7b", "qwen2.5-vl-3b", "qwen2.5-vl-7b", "gemma-3-4b"
@@ -100,7 +100,8 @@ def rows(jobs: int, wanted: list[Combination]) -> Iterator[dict[str, Any]]:
         yield from pool.imap_unordered(recorded, wanted, chunksize=1)
 
 
-def _import_all() -> None:
+def import_all() -> None:
+    """Import what traces need, so that forks of this process have it."""
     warnings.simplefilter("ignore")
     os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "DIFFUSERS_VERBOSITY": "error"}
     os.environ |= {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
