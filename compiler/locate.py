@@ -23,7 +23,7 @@ def locate(diagnostics: Iterable[Diagnostic], loaded: Loaded) -> tuple[Diagnosti
         return ()
     spans = {dotted(path): span for path, span in loaded.spans.items()}
     placed = (
-        replace(each, labels=tuple(_located(label, spans) for label in each.labels))
+        replace(each, labels=_each_once(_located(label, spans) for label in each.labels))
         for each in found
     )
     return suppress((_somewhere(each, spans) for each in placed), loaded.allowances).kept
@@ -126,6 +126,14 @@ def _located(label: Label, spans: dict[str, Span]) -> Label:
     if label.span is not None or not label.path:
         return label
     return replace(label, span=_nearest(label.path, spans))
+
+
+def _each_once(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """The first of labels that have one text at one place, and those without a place."""
+    shown: dict[tuple[Span | str, str], Label] = {}
+    for each in labels:
+        shown.setdefault((each.span or each.path, each.text), each)
+    return tuple(shown.values())
 
 
 def _nearest(path: str, spans: dict[str, Span]) -> Span | None:

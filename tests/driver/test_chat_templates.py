@@ -165,3 +165,10 @@ def test_a_base_model_is_told_where_its_answers_end(tmp_path, model, data, end):
 def test_what_a_reward_reads_says_nothing_of_data_that_is_not_read(tmp_path):
     rewarded = {"grpo": {"rewards": ["accuracy_reward"], "samples": 8}}
     assert compiled(tmp_path, "trl", record=None, objective=rewarded).ok
+
+
+def test_a_line_of_which_several_slots_follow_is_shown_once(tmp_path):
+    found = compiled(tmp_path, "axolotl", model=BASE).diagnostics
+    (told,) = (each for each in found if each.id == "template-the-tokenizer-lacks")
+    assert len(told.labels) > 1
+    assert len({(each.span, each.text) for each in told.labels}) == len(told.labels)
