@@ -44,6 +44,15 @@ def _holds_otherwise(plan: Plan) -> bool:
     return held != wanted or not states.autocast or states.master_weights
 
 
+_STAYS_PADDED: Final = frozenset(
+    {"gemma2", "gpt_oss", "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba"}
+    | {"lfm2", "lfm2_moe", "lfm2_vl", "mamba", "minicpmv4_6", "nemotron_h", "olmo_hybrid"}
+    | {"qwen3_5", "qwen3_5_moe", "qwen3_next", "recurrent_gemma"}
+)
+"""Two families that are never packed, and those with layers that carry a state from token to token.
+The latter are packed if kernels that part samples are installed and agree with a probe."""
+
+
 def _is_pattern(plan: Plan) -> bool:
     targets = plan.adapter.targets
     return has_adapter(plan) and not has_images(plan) and isinstance(targets, str)
@@ -118,6 +127,15 @@ REFUSALS: Final = (
         _holds_otherwise,
         "unsloth_zoo 2026.9.7 to 2026.10.9 training_utils.py `prepare_model_for_training`",
         "leave the states to tunec",
+    ),
+    Refusal(
+        ("data.packing", "model.family"),
+        "it leaves samples of this family unpacked, or packs them only where it finds kernels that "
+        "keep a state apart: a warning in its log says which",
+        lambda plan: plan.data.packing and plan.model.family in _STAYS_PADDED,
+        "unsloth 2026.9.8 to 2026.10.9 unsloth/trainer.py `PADDING_FREE_BLOCKLIST`, "
+        "`_is_hybrid_linear_attention_model`: packing=True ignored",
+        "set data.packing to false, or compile to trl",
     ),
     Refusal(
         ("adapter.targets",),
