@@ -21,7 +21,7 @@ from msgspec import Struct
 import tunec.schemas
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
 from tunec.compiler.consumers.queries import ask
-from tunec.compiler.consumers.sets import ConsumerSet, releases
+from tunec.compiler.consumers.sets import LATER, ConsumerSet, releases
 from tunec.schemas.objective_facts import OBJECTIVES
 
 FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
@@ -34,7 +34,7 @@ SCRIPTS: Final[Mapping[str, str]] = {
     for name in _CONSUMERS
 }
 
-_KNOWN: Final = tuple(itertools.chain.from_iterable(map(releases, SCRIPTS)))
+_KNOWN: Final = (*itertools.chain.from_iterable(map(releases, SCRIPTS)), *LATER)
 
 # The stem of the file for each class.
 STEMS: Final[Mapping[str, str]] = {
@@ -220,10 +220,14 @@ def trl_documents(told: Sequence[ConsumerAnswers]) -> Documents:
 def schema_documents(told: Sequence[ConsumerAnswers]) -> Documents:
     """The schema of each known release of the consumers that have a single schema."""
     return {
-        f"{each.known.consumer}/{each.known.version}.json": each.answers["schema"]
+        f"{each.known.consumer}/{_stem(each.known)}.json": each.answers["schema"]
         for each in told
         if each.known.consumer in _WITH_DEFAULT
     }
+
+
+def _stem(known: ConsumerSet) -> str:
+    return f"later/{known.version}" if known in LATER else known.version
 
 
 def rewarded_documents(told: Sequence[ConsumerAnswers]) -> Documents:

@@ -156,6 +156,9 @@ _LLAMAFACTORY: Final[Mapping[str, str]] = {
     "0.9.5": "4.57.6",
 }
 
+# A release of it beside a second transformers of its range, whose arguments have other types.
+_LLAMAFACTORY_LATER: Final[Mapping[str, str]] = {"0.9.5": "5.6.2"}
+
 # ms-swift with a transformers, peft and trl of the ranges of its wheel. Its parser imports
 # modelscope, whose latest releases lie in two distributions, and aiohttp; 4.0 reads its file by
 # OmegaConf, which the shared layer has.
@@ -259,6 +262,12 @@ SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
     }
 )
 """Every set that the tests query, by name."""
+
+LATER: Final = tuple(
+    ConsumerSet("llamafactory", version, (f"transformers=={beside}", *_TRANSFORMERS[beside]))
+    for version, beside in _LLAMAFACTORY_LATER.items()
+)
+"""Releases beside a later package of their range than in SETS, which only their schemas ask."""
 
 BETWEEN: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
     {known.name: known for known in _between()}

@@ -11,7 +11,7 @@ from tunec.targets.huggingface.text_layers import names_in_the_text
 from tunec.targets.llamafactory.model import template_of
 from tunec.targets.llamafactory.packages import RELEASES, WRITTEN
 from tunec.targets.llamafactory.templates import ENDS_ONCE, sees
-from tunec.targets.rows import has_adapter, has_images, in_four_bits
+from tunec.targets.rows import has_adapter, has_images, in_four_bits, is_quantised
 from tunec.targets.scripts.launchers import refusing_rank_flag
 from tunec.targets.scripts.refusals import TEXT_ALONE, Refusal, read_by_omegaconf
 
@@ -229,6 +229,15 @@ REFUSALS: Final = (
         _shards_8_bits,
         "llamafactory 0.9.3 to 0.9.5 model/model_utils/quantization.py `configure_quantization`",
         "set `method: qlora`, or `engine: ddp`",
+    ),
+    Refusal(
+        ("adapter.dora", "quantization.format"),
+        "it refuses DoRA over any quantised base: what it calls bnb, transformers calls "
+        "bitsandbytes",
+        lambda plan: plan.adapter.dora and is_quantised(plan),
+        "llamafactory 0.9.3 to 0.9.5 model/adapter.py `_setup_lora_tuning`: DoRA is not compatible "
+        "with PTQ-quantized models; extras/constants.py `QuantizationMethod.BNB`",
+        "leave `dora` out, or compile to trl, axolotl or ms-swift",
     ),
     Refusal(
         ("evaluation.predictions",),

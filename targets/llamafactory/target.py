@@ -166,14 +166,19 @@ def _check(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
 
 
 def _schema(dialect: Dialect) -> str | None:
-    """The schema of a release; none beside transformers 5, whose types differ."""
-    return None if dialect[TRAINER].major > _ASKED_BESIDE else _SCHEMAS(dialect)
+    """The schema of a release beside its transformers; of 5, one release alone takes any."""
+    if dialect[TRAINER].major <= _ASKED_BESIDE:
+        return _SCHEMAS(dialect)
+    return _LATER if dialect[PACKAGE] >= _TAKES_5 else None
 
 
 _SCHEMAS: Final = schema_of("llamafactory", RELEASES, PACKAGE)
 _ASKED_BESIDE: Final = 4
 """The major release of transformers beside which each schema was made
 (schemas/json/llamafactory)."""
+_TAKES_5: Final = Version("0.9.5")
+_LATER: Final = "llamafactory/later/0.9.5.json"
+"""The schema beside transformers 5, whose arguments have other types."""
 
 
 CONFIG: Final = File(

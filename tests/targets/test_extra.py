@@ -105,6 +105,16 @@ def test_a_release_without_the_key_refuses_it():
     assert "have no `packing_strategy`" in fault.message
 
 
+def test_a_key_of_a_trainers_own_is_passed_beside_transformers_5():
+    """llamafactory 0.9.5 hparams/data_args.py; transformers 5 has no `save_safetensors`."""
+    words = (
+        "{llamafactory: {template: qwen, save_safetensors: true}}\nsoftware: {transformers: 5.6.0}"
+    )
+    result = compiled(words, "llamafactory@0.9.5")
+    (told,) = (each.message for each in result.diagnostics if each.severity == "error")
+    assert told.endswith(" of this release have no `save_safetensors`")
+
+
 def test_rules_are_asked_about_the_keys():
     """accelerate would hand each process a part of the batch that was planned for it."""
     result = compiled("{trl: {accelerator_config: {split_batches: true}}}")

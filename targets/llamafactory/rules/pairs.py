@@ -132,6 +132,17 @@ _ROWS: Final = (
         consequence="load",
         files_only=True,
     ),
+    Row(
+        "llamafactory:use_dora",
+        "use_dora cannot be combined with quantization_bit",
+        "refused",
+        "DoRA is not compatible with PTQ-quantized models, for which it takes every one",
+        "remove one of the two",
+        beside=("quantization_bit", "do_train=true", "no adapter_name_or_path"),
+        since="llamafactory>=0.9.3",
+        consequence="load",
+        files_only=True,
+    ),
     *(
         Row(
             f"llamafactory:{key}>1",
