@@ -166,19 +166,22 @@ def _check(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
 
 
 def _schema(dialect: Dialect) -> str | None:
-    """The schema of a release beside its transformers; of 5, one release alone takes any."""
-    if dialect[TRAINER].major <= _ASKED_BESIDE:
+    """The schema of a release beside its transformers; none beside one that it does not take."""
+    trainer = dialect[TRAINER]
+    if trainer.major <= _ASKED_BESIDE:
         return _SCHEMAS(dialect)
-    return _LATER if dialect[PACKAGE] >= _TAKES_5 else None
+    taken = dialect[PACKAGE] >= _LATER_OF and trainer < _LATER_UNTIL
+    return _LATER if taken else None
 
 
 _SCHEMAS: Final = schema_of("llamafactory", RELEASES, PACKAGE)
 _ASKED_BESIDE: Final = 4
 """The major release of transformers beside which each schema was made
 (schemas/json/llamafactory)."""
-_TAKES_5: Final = Version("0.9.5")
 _LATER: Final = "llamafactory/later/0.9.5.json"
 """The schema beside transformers 5, whose arguments have other types."""
+_LATER_OF, _LATER_UNTIL = Version("0.9.5"), Version("5.7")
+"""The release that takes a transformers 5, up to 5.6.0: `check_dependencies`."""
 
 
 CONFIG: Final = File(
