@@ -93,6 +93,11 @@ def _script(adapter: str) -> Spec:
     return {"targets": ["huggingface"], "run": run}
 
 
+def _quantised(name: str, changed: Spec, form: str = "text") -> Run:
+    """Adapters over a base that bitsandbytes packs."""
+    return Run(name, 7, changed, form, beside=("bitsandbytes==0.50.2",))
+
+
 def _painting(name: str, steps: int, pictures: Mapping[str, int], **changed: Any) -> Run:
     """SimpleTuner over folders of pictures."""
     asked = {
@@ -171,7 +176,15 @@ RUNS: Final = (
     Run("packed", 11, _packed()),
     Run("packed in one stream", 11, _packed(packing_strategy="wrapped")),
     Run("packed, long ones split", 34, _packed(20, packing_strategy="bfd_split")),
-    Run("qlora", 7, {"method": "qlora"}, beside=("bitsandbytes==0.50.2",)),
+    _quantised("qlora", {"method": "qlora"}),
+    _quantised("int8", {"method": "int8_lora"}),
+    _quantised(
+        "qlora in fp4, of pairs",
+        {"method": {"qlora": {"format": "fp4", "double": False}}, "objective": "dpo"},
+        form="pairs",
+    ),
+    _quantised("qlora under zero 2", {"method": "qlora", **_zero(2)}),
+    _quantised("a reward model over 4 bits", {"method": "qlora", "objective": "reward"}, "pairs"),
     Run(
         "full under zero 2 with accumulation",
         7,

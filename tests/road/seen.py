@@ -121,11 +121,23 @@ def _saved(output: Path) -> frozenset[str]:
     return frozenset(name.removeprefix("base_model.model.") for name in names)
 
 
-def packed(log: str) -> Mapping[str, str]:
-    """The modules of the base model whose weights the Trainer has in 4 bits, with the format."""
-    found = re.findall(r"in 4 bits: (\S+) as (\w+)", log)
-    names = ((name.removeprefix("base_model.model."), form) for name, form in found)
-    return {name.removesuffix(".base_layer"): form for name, form in names}
+def packed(log: str) -> Mapping[str, tuple[str, ...]]:
+    """The quantised modules of the base model: format, whether doubly, compute dtype and storage.
+
+    Of 8 bits the dtype alone.
+    """
+    found = re.findall(r"^packed: (\S+) (\S+) (\S+) (\S+) (\S+)$", log, re.MULTILINE)
+    names = ((name.removeprefix("base_model.model."), kept) for name, *kept in found)
+    return {
+        name.removesuffix(".base_layer"): tuple(each.removeprefix("torch.") for each in kept)
+        for name, kept in names
+    }
+
+
+def trained_in(log: str) -> str:
+    """The dtype of what is trained beside a quantised base, as the Trainer begins."""
+    (found,) = set(re.findall(r"^trained beside them in: torch\.(\w+)$", log, re.MULTILINE))
+    return found
 
 
 def linear_modules(folder: Path) -> tuple[str, ...]:

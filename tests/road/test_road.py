@@ -12,7 +12,15 @@ from importlib.util import find_spec
 import pytest
 from tests.road.bundle_run import Journey, Plan, start, tunec
 from tests.road.runs import RUNS, Run
-from tests.road.seen import Seen, arguments_of, linear_modules, packed, seen, settings_of_deepspeed
+from tests.road.seen import (
+    Seen,
+    arguments_of,
+    linear_modules,
+    packed,
+    seen,
+    settings_of_deepspeed,
+    trained_in,
+)
 from tests.road.seen_cookbook import seen_of_cookbook
 from tests.road.simpletuner_observation import linear_modules_of_denoiser, seen_of_painting
 
@@ -44,8 +52,7 @@ def test_a_bundle_trains_what_was_asked(run, travelled):
     assert told.beside == {*journey.plan["adapter.also_train"]}
     if journey.plan["objective.kind"] == "reward":
         gives_one_number(journey)
-    form = journey.plan["quantization.format"]
-    assert packed(journey.log) == (dict.fromkeys(modules, form) if form == "nf4" else {})
+    agrees_with_base(journey, modules)
     agrees_with_engine(journey)
     for key, value in run.spec.get("extra", {}).get("trl", {}).items():
         assert getattr(arguments_of(journey), key) == value
@@ -134,6 +141,24 @@ def agrees_with_plan(told: Seen, plan: Plan) -> None:
     assert told.rates == pytest.approx(planned_rates(told.steps, plan), rel=1e-4, abs=1e-12)
     assert told.evaluated == planned_evaluations(told.steps, plan)
     assert told.checkpoints == planned_checkpoints(told.steps, plan)
+
+
+def agrees_with_base(journey: Journey, modules: Iterable[str]) -> None:
+    """Every linear module is quantised as planned, and the adapters are trained in their dtype."""
+    said, plan = packed(journey.log), journey.plan
+    form, storage = plan["quantization.format"], plan["quantization.storage"]
+    if form == "none":
+        assert said == {}
+        return
+    compute = DTYPES[plan["quantization.compute"]]
+    in_four = (form, str(plan["quantization.double"]), compute, DTYPES[storage])
+    kept = ("int8", "False", "None", "None") if form == "int8" else in_four
+    assert said == dict.fromkeys(modules, kept)
+    assert trained_in(journey.log) == DTYPES[plan["states.trainable"]]
+
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", None: "uint8"}
+"""Names of the plan as torch has them; nothing is said of storage in bytes."""
 
 
 def agrees_with_engine(journey: Journey) -> None:

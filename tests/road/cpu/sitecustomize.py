@@ -120,9 +120,9 @@ def exchange_without_shared_memory(module):
 
 
 def log_packed(module):
-    """The Trainer says which modules of its model hold weights in 4 bits when it begins to train.
+    """The Trainer says of its quantised modules how they hold weights, and what is trained in.
 
-    bitsandbytes 0.50.2 nn/modules.py `Linear4bit`, `Params4bit.quant_state`.
+    bitsandbytes 0.50.2 nn/modules.py `Linear4bit`, `Params4bit.quant_state`, `Linear8bitLt`.
     """
     as_written = module.Trainer.train
 
@@ -131,7 +131,13 @@ def log_packed(module):
         if packing is not None:
             for name, each in self.model.named_modules():
                 if isinstance(each, packing.nn.Linear4bit) and each.weight.quant_state is not None:
-                    print(f"in 4 bits: {name} as {each.weight.quant_state.quant_type}")
+                    state = each.weight.quant_state
+                    kept = (state.quant_type, state.nested, each.compute_dtype, each.quant_storage)
+                    print("packed:", name, *map(str, kept), flush=True)
+                elif isinstance(each, packing.nn.Linear8bitLt):
+                    print("packed:", name, each.weight.dtype, False, None, None, flush=True)
+            trained = {str(each.dtype) for each in self.model.parameters() if each.requires_grad}
+            print("trained beside them in:", *sorted(trained), flush=True)
         return as_written(self, *words, **options)
 
     module.Trainer.train = on_cpu
