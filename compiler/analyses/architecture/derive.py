@@ -90,7 +90,7 @@ EAGER_FAMILIES: Final[Mapping[str, bool]] = {
 }
 """Families whose class refuses to be loaded with `sdpa`, with whether it takes FlashAttention 2:
 transformers 5.23 modeling_utils.py `_sdpa_can_dispatch`, `_flash_attn_can_dispatch`."""
-_ACTIVATION_KEYS: Final = ("activation_function", "hidden_act")
+_ACTIVATION_KEYS: Final = ("activation_function", "hidden_act", "feed_forward_proj")
 """Keys of a config with the name of a feed-forward's activation."""
 _READ_OFF: Final = {"llava": "pixtral"}
 """Families whose rule leaves a tower to cards, and that tower's family."""

@@ -192,7 +192,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         wide_scores=states.autocast or not special.narrow_scores,
         floors_scores=workload.architecture.family == "opt" and _is_before(workload, _PLAIN_OPT),
         half=held == "fp16",
-        activation=_activation(activation_of(workload.architecture, part), stacks),
+        activation=_activation(workload.architecture, part, stacks),
         copies_inner=special.widens_inner and compute < BYTES[held],
         rotary=special.rotary,
         router=special.router,
@@ -268,10 +268,12 @@ def _answers_wide(stacks: list[Stack]) -> bool:
     return not measured or any(found.get(packed) != found.get(narrow) for found in measured)
 
 
-def _activation(named: Activation, stacks: list[Stack]) -> Activation:
-    """T5's gate is an expanded GELU; its first release had ReLU and none."""
-    gated = any(stack.gated for stack in stacks)
-    return "expanded" if named == "relu" and gated else named
+def _activation(model: Architecture, part: Part, stacks: list[Stack]) -> Activation:
+    """T5's gate is an expanded GELU, and UL2's a SiLU; T5's first release had ReLU and none."""
+    named = activation_of(model, part)
+    if named != "relu" or not any(stack.gated for stack in stacks):
+        return named
+    return "single" if model.activation == "gated-silu" else "expanded"
 
 
 def _readers(linears: list[Module], stacks: list[Stack]) -> float:

@@ -78,7 +78,7 @@ def _images(subject: Subject) -> int:
 
 
 def _square(subject: Subject, model: Any) -> Batch:
-    """LLaVA, Gemma 3: each image becomes one square."""
+    """LLaVA, Gemma 3, GOT-OCR: each image becomes one square."""
     side = model.config.vision_config.image_size
     return {"pixel_values": _float(_images(subject), 3, side, side)}
 
@@ -104,7 +104,7 @@ def _squares(subject: Subject, _: Any) -> Batch:
 
 
 def _tiles(subject: Subject, _: Any) -> Batch:
-    """InternVL, Llama 4: tiles of all images in one batch."""
+    """InternVL, Llama 4, Aya Vision: tiles of all images in one batch."""
     rule, data = subject.workload.architecture.images, subject.workload.data
     side = rule.image_size if rule else 448
     tiles = len(vision_tokens(rule, data.image_width, data.image_height)) if rule else 1
@@ -137,7 +137,7 @@ def _lfm2_vl(subject: Subject, model: Any) -> Batch:
 
 
 def _qwen(subject: Subject, model: Any) -> Batch:
-    """Qwen2-VL and later: patches of all images in one row, and the grid of each.
+    """Qwen2-VL and later, GLM-OCR: patches of all images in one row, and the grid of each.
 
     Positions in time, height and width are handed over: the model would make them of the types of
     tokens, which it reads one by one (transformers 5.23 `compute_3d_position_ids`).
@@ -148,10 +148,15 @@ def _qwen(subject: Subject, model: Any) -> Batch:
     channels = getattr(vision, "in_channels", 3) or 3
     features = channels * vision.temporal_patch_size * vision.patch_size**2
     grid = torch.tensor([[1, height, width]] * _images(subject))
-    micro, length = subject.layout.batch.micro, data.sequence + data.image_tokens
-    places = torch.zeros(3, micro, length, dtype=torch.long, device="meta")
     pixels = _float(patches, features)
-    return {"pixel_values": pixels, "image_grid_thw": grid, "position_ids": places}
+    return {"pixel_values": pixels, "image_grid_thw": grid, "position_ids": _places(subject)}
+
+
+def _places(subject: Subject) -> torch.Tensor:
+    """Positions of every token in time, height and width."""
+    micro, data = subject.layout.batch.micro, subject.workload.data
+    length = data.sequence + data.image_tokens
+    return torch.zeros(3, micro, length, dtype=torch.long, device="meta")
 
 
 def _pixtral(subject: Subject, model: Any) -> Batch:
@@ -190,6 +195,11 @@ def _kimi(subject: Subject, model: Any) -> Batch:
     }
 
 
+def _paddleocr(subject: Subject, model: Any) -> Batch:
+    """PaddleOCR-VL: the same, with positions as Qwen2-VL has them."""
+    return {**_kimi(subject, model), "position_ids": _places(subject)}
+
+
 def _picture(subject: Subject, merge: int) -> tuple[int, int]:
     """The number of patches per side of each picture."""
     data = subject.workload.data
@@ -223,6 +233,10 @@ _COLLATORS: Final = {
     "gemma4": _gemma4,
     "llama4": _tiles,
     "kimi_k25": _kimi,
+    "aya_vision": _tiles,
+    "got_ocr2": _square,
+    "glm_ocr": _qwen,
+    "paddleocr_vl": _paddleocr,
     "llava_onevision": _llava_next,
     "lfm2_vl": _lfm2_vl,
 }

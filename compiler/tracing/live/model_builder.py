@@ -193,8 +193,11 @@ def _adapt(subject: Subject, model: torch.nn.Module) -> torch.nn.Module:
 
 def _freeze(subject: Subject, model: torch.nn.Module) -> torch.nn.Module:
     trained = set(_names(subject))
-    for name, value in model.named_parameters():
-        value.requires_grad_(requires_grad=name in trained or name.rpartition(".")[0] in trained)
+    model.requires_grad_(requires_grad=False)
+    # a tied weight has several names, of which an account has one
+    for name, value in model.named_parameters(remove_duplicate=False):
+        if name in trained or name.rpartition(".")[0] in trained:
+            value.requires_grad_(requires_grad=True)
     return model
 
 
