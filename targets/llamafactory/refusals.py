@@ -231,6 +231,16 @@ REFUSALS: Final = (
         "set `method: qlora`, or `engine: ddp`",
     ),
     Refusal(
+        ("objective.reference", "parallel.engine"),
+        "it gives DeepSpeed the accelerator for the batch of the reference, which ends the run",
+        lambda plan: plan.objective.reference == "resident" and plan.parallel.engine == "deepspeed",
+        "llamafactory 0.9.4 train/dpo/trainer.py `CustomDPOTrainer.__init__`; trl 0.18.0 to 0.24.0 "
+        "trainer/utils.py `prepare_deepspeed`, where 0.9.5 takes that of models/utils.py",
+        "take llamafactory 0.9.5, set `engine: ddp`, or train adapters, which need no reference",
+        since="0.9.4",
+        until="0.9.5",
+    ),
+    Refusal(
         ("adapter.dora", "quantization.format"),
         "it refuses DoRA over any quantised base: what it calls bnb, transformers calls "
         "bitsandbytes",

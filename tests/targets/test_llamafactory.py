@@ -1,4 +1,4 @@
-"""What LLaMA-Factory refuses of a plan when it loads the model."""
+"""What LLaMA-Factory ends in where a plan needs it, by release."""
 
 import pytest
 
@@ -27,3 +27,24 @@ def test_dora_does_not_go_with_a_quantised_base(release):
         faults = [each.message for each in result.diagnostics if each.severity == "error"]
         assert [each for each in faults if "it refuses DoRA" in each] == faults
         assert bool(faults) is refused
+
+
+@pytest.mark.parametrize(
+    ("release", "engine", "refused"),
+    [
+        *((release, "deepspeed", release == "0.9.4") for release in ("0.9.3", "0.9.4", "0.9.5")),
+        ("0.9.4", "ddp", False),
+    ],
+)
+def test_a_reference_beside_deepspeed_is_refused_in_one_release(release, engine, refused):
+    """On a CPU: unsupported operand type(s) for *: 'Accelerator' and 'int'."""
+    words = (
+        SPEC.replace("{{{method}: {{rank: 8, dora: {dora}}}}}", "full")
+        .replace("8b", "0.6b")
+        .replace("-x1", "-x2")
+    )
+    text = f"{words.format()}objective: dpo\nengine: {engine}\n"
+    result = tunec.compile(text, targets=[f"llamafactory@{release}"])
+    faults = [each.message for each in result.diagnostics if each.severity == "error"]
+    assert [each for each in faults if "the batch of the reference" in each] == faults
+    assert bool(faults) is refused

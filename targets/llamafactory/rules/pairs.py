@@ -133,6 +133,17 @@ _ROWS: Final = (
         files_only=True,
     ),
     Row(
+        "llamafactory:finetuning_type=full|freeze",
+        "finetuning_type {0.value} cannot be combined with stage dpo and deepspeed",
+        "fails",
+        "the reference is prepared by another function than it is written for, which takes a batch",
+        "take LLaMA-Factory 0.9.5, or lora",
+        beside=("stage=dpo", "no pref_loss=orpo|simpo", "deepspeed"),
+        since="llamafactory>=0.9.4,<0.9.5",
+        consequence="init",
+        files_only=True,
+    ),
+    Row(
         "llamafactory:use_dora",
         "use_dora cannot be combined with quantization_bit",
         "refused",
