@@ -5,7 +5,7 @@ embeddings, then follow evaluation images and further training folders.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -32,7 +32,6 @@ _FIRST: Final = "train-1"
 """No part of `training_state.json`, as `train` is: the data set's state would be written over the
 run's in each checkpoint, and a resumed run would start at step 0 (helpers/multiaspect/state.py
 `mangle_state_path`, 3.1.6 and 4.10.1; seen in runs of two ranks)."""
-_CLIP: Final = f"{_TRAIN}.video"
 _ALONE: Final[Mapping[str, Json]] = {"vae_batch_size": 1}
 """One clip is encoded at a time; 4.10.1 does so by itself, and 3.1.6 takes four at once
 (helpers/data_backend/factory.py)."""
@@ -52,8 +51,10 @@ def _pictures(name: str, folder: str, kind: str, side: int, times: int = 1) -> d
     }
 
 
-def _keys(at: str) -> tuple[str, ...]:
-    return tuple(f"{at}.{key}" for key in _pictures("", "", "", 0))
+_CLIPS: Final = tuple(f"{_TRAIN}.{key}" for key in ("dataset_type", *_ALONE, "video"))
+_PICTURES: Final = tuple(
+    key for name in _pictures("", "", "", 0) if (key := f"{_TRAIN}.{name}") not in _CLIPS
+)
 
 
 def _trained(plan: Plan, name: str, folder: str, times: int = 1) -> dict[str, Json]:
@@ -65,9 +66,15 @@ def _trained(plan: Plan, name: str, folder: str, times: int = 1) -> dict[str, Js
     return {**_pictures(name, folder, "video", side, times), **_ALONE, "video": clip}
 
 
-def _write_train(plan: Plan) -> Mapping[str, Json]:
-    train = _trained(plan, _FIRST, plan.data.train)
-    return {f"{_TRAIN}.{key}": value for key, value in train.items()}
+def _writes(keys: tuple[str, ...]) -> Callable[[Plan], Mapping[str, Json]]:
+    """A function that writes these of the first folder's keys."""
+
+    def write(plan: Plan) -> Mapping[str, Json]:
+        train = _trained(plan, _FIRST, plan.data.train)
+        placed = {f"{_TRAIN}.{key}": value for key, value in train.items()}
+        return {key: placed[key] for key in keys if key in placed}
+
+    return write
 
 
 def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -77,17 +84,16 @@ def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
     side, kind = found.get(f"{_TRAIN}.resolution"), found.get(f"{_TRAIN}.resolution_type")
     if side is not None and kind != "area":
         slots |= {"data.image_width": side, "data.image_height": side}
-    frames = _frames(found)
-    return slots if frames is None else {**slots, "data.frames": frames}
+    return slots
 
 
-def _frames(found: Mapping[str, Json]) -> int | None:
-    """The frames of the first folder's clips; 0: it holds pictures; None: of unknown length."""
+def _read_frames(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The frames of the first folder's clips; 0: it holds pictures."""
     if found.get(f"{_TRAIN}.dataset_type") != "video":
-        return 0
-    clip = found.get(_CLIP)
+        return {"data.frames": 0}
+    clip = found.get(f"{_TRAIN}.video")
     frames = clip.get("num_frames") if isinstance(clip, Mapping) else None
-    return frames if isinstance(frames, int) else None
+    return {"data.frames": frames} if isinstance(frames, int) else {}
 
 
 def _folders(plan: Plan) -> list[tuple[str, int]]:
@@ -176,12 +182,20 @@ def _seen(trained: Sequence[Mapping[str, Json]]) -> Iterator[str]:
 DATA: Final = (
     unlimited(f"{FACTORY}: `max_num_samples` shuffles before it takes them"),
     Entry(
-        (*_keys(_TRAIN), *(f"{_TRAIN}.{key}" for key in _ALONE), _CLIP),
-        ("data.train", "data.image_width", "data.image_height", "data.frames"),
-        _write_train,
+        _PICTURES,
+        ("data.train", "data.image_width", "data.image_height"),
+        _writes(_PICTURES),
         _read_train,
+        FACTORY,
+    ),
+    Entry(
+        _CLIPS,
+        ("data.frames",),
+        _writes(_CLIPS),
+        _read_frames,
         f"{FACTORY}; helpers/caching/vae.py `prepare_video_latents` cuts to `num_frames`, and "
         "helpers/metadata/backends/base.py leaves out clips below `min_frames`",
+        absent=((ALWAYS, {"data.frames": 0}),),
     ),
     *(
         constant(f"{_TEXT}.{key}", value, "helpers/data_backend/config_rules.py: one is required")
