@@ -48,6 +48,7 @@ from tunec.compiler.requirements import (
     counting,
     imports,
     needs,
+    preferences,
     releases,
     requirements,
     take_fsdp,
@@ -141,7 +142,7 @@ def plan(
         facts,
         versions={**brought(written_for), **facts.versions},
         imports=imports(asked),
-        needs=needs(asked),
+        needs=(*needs(asked), *preferences(asked)),
         releases=written_for,
         takes_fsdp=take_fsdp(asked),
         starts_workers=any(target.starts_workers(loaded.spec) for target, _ in asked),
@@ -150,6 +151,9 @@ def plan(
         counting=counting(asked, facts.versions, loaded.spec),
     )
     draft, ledger, found, answer = _run(facts, hook)
+    if has_errors(found) and preferences(asked):
+        facts = replace(facts, needs=needs(asked))
+        draft, ledger, found, answer = _run(facts, hook)
     if facts.takes_fsdp and _is_in_vain(draft.plan(), facts, asked, fits=not has_errors(found)):
         facts = replace(facts, takes_fsdp=False)
         draft, ledger, found, answer = _run(facts, hook)
@@ -169,10 +173,7 @@ def plan(
 
 
 def _is_in_vain(decided: Plan, facts: Facts, asked: Sequence[Asked], *, fits: bool) -> bool:
-    """Whether FSDP was considered without a request, and a target cannot express the plan.
-
-    Or FSDP was not chosen, and the base is packed for FSDP alone.
-    """
+    """Whether FSDP was tried without a request and cannot be said, or a base packed in vain."""
     if decided.parallel.engine == "fsdp":
         return facts.spec.engine is None and not _is_said(decided, facts, asked)
     return fits and facts.tries_fsdp and decided.quantization.storage is not None

@@ -99,6 +99,18 @@ def needs(asked: Sequence[Asked]) -> tuple[Need, ...]:
     )
 
 
+def preferences(asked: Sequence[Asked]) -> tuple[Need, ...]:
+    """The pins that are given up if no plan comes of them."""
+    return tuple(
+        Need(partial(_preferred, target, version)) for target, version in asked if target.prefers
+    )
+
+
+def _preferred(target: Target, version: Version, spec: Spec, draft: Draft) -> list[Definition]:
+    best = target.prefers(spec, draft, version) if target.prefers else {}
+    return [_pin(target, path, value, "does more by it") for path, value in best.items()]
+
+
 def imports(asked: Iterable[Asked]) -> tuple[Callable[[Draft], Iterable[str]], ...]:
     """The further packages that the requested targets' programs import for a plan."""
     return tuple(partial(_imported, target, version) for target, version in asked)
@@ -211,8 +223,8 @@ def _needed(
     return [_pin(target, path, value) for path, value in needs(spec, draft).items()]
 
 
-def _pin(target: Target, path: str, value: Any) -> Definition:
-    reason, rests = f"target {target.name} needs it", (Origin("target", target.name),)
+def _pin(target: Target, path: str, value: Any, why: str = "needs it") -> Definition:
+    reason, rests = f"target {target.name} {why}", (Origin("target", target.name),)
     return Definition(path, value, Rank.PIN, "target", reason, rests)
 
 

@@ -219,6 +219,8 @@ class Target(Struct, frozen=True):
     """Slot values that the target cannot work without, such as `parallel.engine: deepspeed`."""
     needs: Callable[[Spec, Draft], Mapping[str, Any]] | None = None
     """Slot values like `requires` that depend on the spec or on groups decided so far."""
+    prefers: Callable[[Spec, Draft, Version], Mapping[str, Any]] | None = None
+    """Slot values by which it does more, such as saving checkpoints; given up if nothing fits."""
     takes_fsdp: bool = False
     """Whether it runs FSDP or leaves the engine to other files, so that FSDP may be chosen."""
     starts_workers: Callable[[Spec], bool] = field(default=lambda _: False)

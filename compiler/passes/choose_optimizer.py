@@ -1,5 +1,8 @@
 """choose_optimizer: the optimizer and its learning rate."""
 
+from collections.abc import Mapping
+from typing import Final
+
 from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.terms.optimizer import MOMENTS
 from tunec.compiler.facts import Facts
@@ -98,6 +101,13 @@ def _options(facts: Facts, draft: Draft, *, named: bool) -> list[Option]:
     ]
 
 
+_WIDER: Final[Mapping[str, str]] = {
+    "deepspeed": "DeepSpeed keeps fp32 copies, which it exists to avoid",
+    "fsdp": "what FSDP trains is fp32, which it exists to avoid",
+}
+"""Why an optimizer of bf16 parameters has none."""
+
+
 def _needs_bf16(compute: str) -> str | None:
     """SimpleTuner helpers/training/optimizers/adamw_bfloat16 asserts the parameters' dtype."""
     return (
@@ -106,12 +116,13 @@ def _needs_bf16(compute: str) -> str | None:
 
 
 def _lacks_shards(facts: Facts, draft: Draft) -> str | None:
-    """Why AdamWBF16 is no good choice where DeepSpeed is wanted or needed: it cannot run there.
+    """Why AdamWBF16 is no good choice where shards are wanted or needed: it cannot run there.
 
-    It is needed where not even AdamW's states in bf16 fit a device whole.
+    They are needed where not even AdamW's states in bf16 fit a device whole.
     """
-    if facts.pinned("parallel.engine", facts.spec.engine) == "deepspeed":
-        return "DeepSpeed keeps fp32 copies, which it exists to avoid"
+    engine = facts.pinned("parallel.engine", facts.spec.engine)
+    if engine in _WIDER:
+        return _WIDER[engine]
     tensors = 2 + MOMENTS["adamw"]
     needed = tensors * BYTES["bf16"] * facts.model.architecture.parameters
     if draft.adapter.kind == "none" and needed > draft.devices.budget:

@@ -40,7 +40,7 @@ PREFETCH: Final[Mapping[str, str]] = {
     "post": "BACKWARD_POST",
     "none": "NO_PREFETCH",
 }
-_STATE_DICT: Final[Mapping[str, str]] = {"full": "FULL_STATE_DICT", "sharded": "SHARDED_STATE_DICT"}
+STATE_DICT: Final[Mapping[str, str]] = {"full": "FULL_STATE_DICT", "sharded": "SHARDED_STATE_DICT"}
 
 
 def on_first(plan: Plan) -> bool:
@@ -217,18 +217,18 @@ def _only_first(entry: Entry) -> Entry:
 
 def _second_state_dict(**era: str) -> Entry:
     """The state dict of FSDP 2. 1.6 refuses FULL_STATE_DICT with it (`set_state_dict_type`)."""
-    kept = {"sharded"} if "until" in era else set(_STATE_DICT)
+    kept = {"sharded"} if "until" in era else set(STATE_DICT)
 
     def write(plan: Plan) -> Mapping[str, Json]:
         kind = plan.fsdp.state_dict
-        return {"version": 2, **({"state_dict_type": _STATE_DICT[kind]} if kind in kept else {})}
+        return {"version": 2, **({"state_dict_type": STATE_DICT[kind]} if kind in kept else {})}
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
         if not _is_second(found):
             return {}
         return {
             "fsdp.state_dict": worded(
-                _STATE_DICT, found.get("state_dict_type", _STATE_DICT["sharded"])
+                STATE_DICT, found.get("state_dict_type", STATE_DICT["sharded"])
             )
         }
 
@@ -251,7 +251,7 @@ _UNITS: Final = (
         _read_wrap,
     ),
     _same("offload_params", "offload_params", true),
-    _only_first(_worded("state_dict_type", "state_dict", _STATE_DICT)),
+    _only_first(_worded("state_dict_type", "state_dict", STATE_DICT)),
     _second_state_dict(until="1.7"),
     _second_state_dict(since="1.7"),
     _same("cpu_ram_efficient_loading", "efficient_loading", true),

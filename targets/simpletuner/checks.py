@@ -5,20 +5,18 @@ long after parsing: the parser itself accepts adamw_bf16 with fp16, and LoRA wit
 configuration.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
-from tunec.compiler.ir.plan import Draft, Plan
-from tunec.compiler.ir.slots import Devices
+from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import on_deepspeed
-from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.scheduler import is_known
+from tunec.targets.rows import on_fsdp
 from tunec.targets.simpletuner.families import (
     LAST_READ_BEFORE,
     SANA_ENDS,
@@ -42,7 +40,7 @@ class Rule(Struct, frozen=True):
 BY_DEEPSPEED: Final = ("adamw", "lion", "muon")
 """helpers/training/deepspeed_optimizers.py `SUPPORTED_OPTIMIZERS`, 3.1.6 and 4.10.1."""
 
-_NEVER: Final = 1_000_000
+NEVER: Final = 1_000_000
 """An interval that no run reaches: its key knows no other word for a run without checkpoints."""
 _SAVES_ALONE: Final = (
     "simpletuner 3.1.6 to 4.10.1 helpers/training/save_hooks.py `save_model_hook` returns on all "
@@ -51,13 +49,31 @@ _SAVES_ALONE: Final = (
 )
 
 
+BY_FSDP: Final = ("adamw", "sgd")
+"""helpers/training/optimizer_param.py `FSDP2_INCOMPATIBLE_PREFIXES`, 3.1.6 and 4.10.1: `optimi-`
+and `bnb-` are replaced. adamw_bf16 asserts bf16 parameters, and accelerate makes them fp32 (seen in
+a run of two ranks)."""
+WHOLE: Final = Version("4.5.2")
+"""The first release that gathers the shards before it saves a model in full (helpers/training/
+save_hooks.py `_materialize_fsdp2_state_dict_for_save`; absent in tag v4.5.1)."""
+
+
 def _saves_alone(plan: Plan) -> bool:
-    """Whether a checkpoint leaves the ranks one collective operation apart."""
-    return plan.adapter.kind == "none" and plan.parallel.world > 1
+    """Whether a checkpoint leaves the ranks one collective operation apart.
+
+    Under FSDP 2 accelerate writes it, with all ranks (4.10.1 `save_model_hook`; seen in runs).
+    """
+    return plan.adapter.kind == "none" and plan.parallel.world > 1 and not on_fsdp(plan)
+
+
+def _passes_over(plan: Plan) -> bool:
+    """Whether FSDP recomputes, and segments are planned, which only the model's own hooks make."""
+    asked = plan.activation_checkpointing
+    return plan.fsdp.checkpointing and (asked.segment != 1 or asked.gap > 0 or asked.offload)
 
 
 def _saves_on_the_way(plan: Plan) -> bool:
-    every, length = plan.schedule.save_steps, plan.schedule.steps or _NEVER - 1
+    every, length = plan.schedule.save_steps, plan.schedule.steps or NEVER - 1
     return every is None or every <= length
 
 
@@ -66,18 +82,48 @@ RULES: Final = (
         lambda plan: _saves_alone(plan) and _saves_on_the_way(plan),
         "full training on several ranks hangs once it has written a checkpoint",
         ("schedule.save_steps", "adapter.kind", "parallel.world"),
-        "leave train.checkpoints out, so that weights are saved at the end alone; or train "
-        "adapters, or on one device",
+        "use `engine: fsdp`, whose checkpoints are written by all ranks; or leave "
+        "train.checkpoints out, so that weights are saved at the end alone",
         _SAVES_ALONE,
     ),
     Rule(
         lambda plan: plan.adapter.kind == "none" and plan.zero.stage == 3 and on_deepspeed(plan),
         "what it saves at the end under ZeRO 3 are the first rank's empty tensors",
         ("adapter.kind", "zero.stage"),
-        "use ZeRO 2, on the host if need be, or train adapters",
+        "use `engine: fsdp`, or ZeRO 2, on the host if need be",
         "simpletuner 3.1.6 to 4.10.1 helpers/training/trainer.py `train`: `unwrap_model` and "
         "`save_pretrained` on the main process alone, and nothing gathers the parameters; seen in "
         "a run of two ranks",
+    ),
+    Rule(
+        lambda plan: on_fsdp(plan) and plan.optimizer.name not in BY_FSDP,
+        "under FSDP it steps fp32 shards, by torch's own optimizers or adamw_schedulefree",
+        ("optimizer.name", "parallel.engine"),
+        "use adamw or sgd, or `engine: ddp`",
+        "helpers/training/optimizer_param.py determine_optimizer_class_with_config",
+    ),
+    Rule(
+        lambda plan: on_fsdp(plan) and plan.fsdp.version == 1,
+        "it saves what a rank has of FSDP 1 as if that were the model",
+        ("fsdp.version",),
+        "use FSDP 2",
+        "simpletuner 4.10.1 helpers/training/save_hooks.py `_is_fsdp2`: all that gathers shards",
+    ),
+    Rule(
+        lambda plan: plan.fsdp.offload_params and plan.optimizer.max_grad_norm > 0,
+        "gradients on the host are not clipped: NCCL, its only backend, exchanges none of them, "
+        "and the failure is logged",
+        ("fsdp.offload_params", "optimizer.max_grad_norm"),
+        "leave the shards on the devices, or train without a norm to clip to",
+        "simpletuner 4.10.1 helpers/training/trainer.py `train`: 'FSDP2 gradient clipping failed'; "
+        "accelerate 1.15.0 state.py `PartialState`: gloo beside NCCL by FSDP_OFFLOAD_PARAMS alone",
+    ),
+    Rule(
+        _passes_over,
+        "FSDP recomputes each of its units, whatever the segments of the model are",
+        ("activation_checkpointing.segment", "activation_checkpointing.gap"),
+        "pin fsdp.checkpointing to false, or leave the segments out",
+        "helpers/training/trainer.py `_load_fsdp_plugin`: gradient_checkpointing is turned off",
     ),
     Rule(
         lambda plan: plan.optimizer.name == "adamw_bf16" and plan.precision.compute != "bf16",
@@ -174,6 +220,17 @@ RULES: Final = (
 )
 
 
+def _of_release(version: Version) -> Iterator[Rule]:
+    if version < WHOLE:
+        yield Rule(
+            on_fsdp,
+            "at the end the main process saves its own shards as if they were the model",
+            ("parallel.engine",),
+            f"request simpletuner {WHOLE} or later",
+            "helpers/training/trainer.py `train` of tags v3.1.6, v4.4.1 and v4.5.1",
+        )
+
+
 def _of_family(plan: Plan, version: Version) -> Iterator[Rule]:
     """What a release lacks of a family, or its code does not do whatever the flags are."""
     family, known = of_model(plan.model), flavour_of(plan.model)
@@ -239,7 +296,7 @@ def _of_name(family: str, version: Version) -> Iterator[Rule]:
 
 def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
     """An error for every rule that the plan breaks; RULES hold in every known version."""
-    for rule in (*RULES, *_of_family(plan, version)):
+    for rule in (*RULES, *_of_release(version), *_of_family(plan, version)):
         if rule.breaks(plan):
             yield Diagnostic(
                 "E0905",
@@ -258,65 +315,3 @@ def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
             (Label("a step that is never reached", path="schedule.save_steps"),),
             (_SAVES_ALONE,),
         )
-
-
-_FIRST_WITH_BF16: Final = Version("8.0")
-"""Compute capability with bf16 units (CUDA C++ Programming Guide, "Arithmetic Instructions")."""
-
-
-def needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Slots that the spec leaves open and SimpleTuner fixes, once the devices are known.
-
-    Parameters are trained in the compute dtype, so fp16 is not possible, and DeepSpeed trains no
-    adapters.
-    """
-    devices = draft.groups.get("devices")
-    if devices is None:
-        return {}
-    pins = {**_precision(spec, devices), **_engine(spec, devices), **_states(spec, draft)}
-    return {**pins, **_saving(spec, draft)}
-
-
-def _precision(spec: Spec, devices: Devices) -> Mapping[str, Any]:
-    capability = devices.capability
-    has_bf16 = capability is None or Version(capability) >= _FIRST_WITH_BF16
-    return {} if has_bf16 or spec.precision.compute else {"precision.compute": "fp32"}
-
-
-def _engine(spec: Spec, devices: Devices) -> Mapping[str, Any]:
-    if (
-        _may_be_deepspeeds(spec)
-        or spec.engine
-        or any(pin.startswith("parallel.") for pin in spec.pin)
-    ):
-        return {}
-    return {"parallel.engine": "ddp" if _can_share(spec.batch.global_, devices) else "none"}
-
-
-def _may_be_deepspeeds(spec: Spec) -> bool:
-    """Whether SimpleTuner allows DeepSpeed for this spec."""
-    return spec.method.full is not None and spec.train.optimizer.name in BY_DEEPSPEED
-
-
-def _can_share(batch: int | None, devices: Devices) -> bool:
-    """Whether the batch divides over some number of devices above one, filled node by node."""
-    each, nodes = devices.per_node, devices.nodes
-    counts = chain(range(2, each + 1), range(2 * each, nodes * each + 1, each))
-    return any(batch is None or batch % count == 0 for count in counts)
-
-
-def _saving(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """No checkpoint on the way where one would make the run hang."""
-    parallel = draft.groups.get("parallel")
-    several = parallel is not None and parallel.world > 1
-    if not several or spec.method.full is None or spec.train.checkpoints is not None:
-        return {}
-    return {"schedule.save_steps": _NEVER}
-
-
-def _states(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Set the trained states to fp16 if the spec requests it, so that only `check` refuses it."""
-    precision = draft.groups.get("precision")
-    if precision is None or precision.compute != "fp16" or _may_be_deepspeeds(spec):
-        return {}
-    return dict.fromkeys(("states.trainable", "states.gradients", "states.optimizer"), "fp16")

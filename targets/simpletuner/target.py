@@ -14,8 +14,10 @@ from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_no_pla
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.delegation import BY_CLUSTER
-from tunec.targets.simpletuner.checks import check, needs
+from tunec.targets.simpletuner.checks import check
+from tunec.targets.simpletuner.needs import needs, prefers
 from tunec.targets.simpletuner.rows import data, environment, forms
+from tunec.targets.simpletuner.rows.fsdp import FSDP
 from tunec.targets.simpletuner.rows.model import MODEL, PRECISION
 from tunec.targets.simpletuner.rows.optimizer import OPTIMIZER
 from tunec.targets.simpletuner.rows.run import CHECKPOINTING, DATA_FILE, RUN
@@ -150,11 +152,7 @@ _CANNOT: Final = {
     **BY_CLUSTER,
     **{slot: Cannot(reason) for slot, reason in _ELSEWHERE.items()},
     **{f"zero.{name}": Cannot("it has no effect without DeepSpeed") for name in _OFFLOADS},
-    **{
-        slot: Cannot("no row writes SimpleTuner's own FSDP flags, so the engine is another")
-        for slot in SLOTS
-        if slot.startswith("fsdp.")
-    },
+    **{slot: Cannot("another engine is used") for slot in SLOTS if slot.startswith("fsdp.")},
     **supervised("SimpleTuner"),
     **adding_no_noise("SimpleTuner"),
     **{
@@ -169,7 +167,7 @@ _CANNOT: Final = {
 
 _CONFIG: Final = tuple(
     forms.spelled_either_way(entry)
-    for entry in (*MODEL, *PRECISION, *CHECKPOINTING, *OPTIMIZER, *SCHEDULE, *RUN)
+    for entry in (*MODEL, *PRECISION, *CHECKPOINTING, *OPTIMIZER, *SCHEDULE, *RUN, *FSDP)
 )
 
 
@@ -225,6 +223,7 @@ TARGET: Final = Target(
     cannot=_CANNOT,
     requires={"launch.launcher": "accelerate"},
     needs=needs,
+    prefers=prefers,
     check=check,
     counting=_counting,
     releases=_RELEASES,

@@ -249,6 +249,16 @@ RUNS: Final = (
         train={"epochs": 2},
         pin={"batch.micro": 1, "schedule.save_steps": 2, "schedule.keep_checkpoints": 3},
     ),
+    _painting(
+        "pictures in full",
+        8,
+        {"pictures": 30},
+        method="full",
+        pin={"schedule.save_steps": 4, "schedule.keep_checkpoints": None},
+    ),
+    _painting(
+        "pictures under fsdp 2", 5, {"pictures": 20}, engine="fsdp", train={"optimizer": "adamw"}
+    ),
     Run("preferences", 7, {"method": "lora", "objective": "dpo"}, form="pairs", always=True),
     Run("preferences in full", 7, {"method": "full", "objective": "dpo"}, form="pairs"),
     Run("a reward model", 7, {"method": "lora", "objective": "reward"}, form="pairs", always=True),

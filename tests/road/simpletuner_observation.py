@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from safetensors import safe_open
 from tests.road.bundle_run import Journey
@@ -14,6 +14,7 @@ _BAR: Final = r"Steps: [^\r\n]*?(\d+)/(\d+) \[[^\r\n]*?, lr=([-+.e\d]+), step_lo
 """Step, steps of the run, and the rate of the step that comes next."""
 _LOADED: Final = r"Loading diffusion model from (\S+)$"
 _PART: Final = "transformer."
+_WEIGHTS: Final = "transformer/diffusion_pytorch_model.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class PaintingSeen:
     """Folders of the weights that were loaded."""
     adapted: frozenset[str]
     """Modules with an adapter, by their paths in the denoiser."""
+    kept: tuple[int, ...]
+    """Parameters of the denoiser as it was, and as it was saved in full; empty with adapters."""
 
 
 def seen_of_painting(journey: Journey) -> PaintingSeen:
@@ -51,7 +54,9 @@ def seen_of_painting(journey: Journey) -> PaintingSeen:
     simpletuner 4.10.1 helpers/training/trainer.py `_recalculate_training_steps`, `train`;
     helpers/training/save_hooks.py; helpers/publishing/metadata.py `save_training_config`.
     """
-    counted = json.loads((journey.output / "simpletuner_config.json").read_text("utf-8"))
+    is_full = (journey.output / "pipeline").is_dir()
+    saved = journey.output / "pipeline" if is_full else journey.output
+    counted = json.loads((saved / "simpletuner_config.json").read_text("utf-8"))
     bars = {int(step): float(rate) for step, _, rate in re.findall(_BAR, journey.log)}
     checkpoints = checkpoints_in(journey.output)
     drawn = _drawn(journey.output / f"checkpoint-{checkpoints[-1]}")
@@ -69,8 +74,19 @@ def seen_of_painting(journey: Journey) -> PaintingSeen:
         drawn=drawn,
         checkpoints=checkpoints,
         loaded=_loaded(journey),
-        adapted=_adapted(journey.output),
+        adapted=frozenset() if is_full else _adapted(journey.output),
+        kept=tuple(map(_parameters, (journey.project / "painting", saved))) if is_full else (),
     )
+
+
+def weights_of(pipeline: Path) -> dict[str, Any]:
+    """The tensors of the denoiser in a folder of diffusers, by their names."""
+    with safe_open(pipeline / _WEIGHTS, "pt") as tensors:
+        return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+
+
+def _parameters(pipeline: Path) -> int:
+    return sum(each.numel() for each in weights_of(pipeline).values())
 
 
 def _drawn(checkpoint: Path) -> tuple[int, ...]:

@@ -6,7 +6,9 @@ What the trainer itself says is compared with the plan and with what the data an
 import json
 import math
 import re
+import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -22,9 +24,13 @@ from tests.road.seen import (
     trained_in,
 )
 from tests.road.seen_cookbook import seen_of_cookbook
-from tests.road.simpletuner_observation import linear_modules_of_denoiser, seen_of_painting
+from tests.road.simpletuner_observation import (
+    linear_modules_of_denoiser,
+    seen_of_painting,
+    weights_of,
+)
 
-from tunec.schemas.frozen import replace
+from tunec.compiler.consumers.environments import prepare
 
 pytestmark = [pytest.mark.skipif(find_spec("trl") is None, reason="trl is not installed")]
 
@@ -93,6 +99,26 @@ def test_simpletuner_trains_what_was_asked(run, travelled):
     assert told.loaded == (model,)
     modules = linear_modules_of_denoiser(model / "transformer")
     assert told.adapted == planned_adapters(plan, modules)
+    assert len(told.kept) == 2 * (plan["adapter.kind"] == "none")
+    assert len(set(told.kept)) < 2
+
+
+@pytest.mark.nightly
+def test_shards_that_paint_go_on_from_a_checkpoint(travelled):
+    """A second start takes the steps behind the last checkpoint, to the same weights."""
+    (run,) = (run for run in RUNS if run.name == "pictures in full")
+    journey = travelled(run)
+    assert journey.plan["parallel.engine"] == "fsdp"
+    pipeline = journey.output / "pipeline"
+    whole, steps = weights_of(pipeline), seen_of_painting(journey).checkpoints
+    for left in (pipeline, journey.output / f"checkpoint-{steps[-1]}"):
+        shutil.rmtree(left)
+    log = start(journey.project, libraries=[str(prepare(run.beside).packages)])
+    assert f"Steps:  50%|█████     | {steps[0]}/{run.steps} " in log
+    assert seen_of_painting(replace(journey, log=log)).checkpoints == steps
+    again = weights_of(pipeline)
+    assert again.keys() == whole.keys()
+    assert all(bool((again[name] == whole[name]).all()) for name in whole)
 
 
 @pytest.mark.nightly

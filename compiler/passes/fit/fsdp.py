@@ -200,6 +200,8 @@ def _quantized(version: int, workload: Workload) -> str | None:
 
 def _optimizer(version: int, workload: Workload) -> str | None:
     name = workload.optimizer.name
+    if name == "adamw_bf16":
+        return "accelerate makes what FSDP trains fp32, and adamw_bf16 steps bf16 parameters only"
     if name == "adafactor":
         return "FSDP's shards contain no whole rows and columns for Adafactor to factor"
     if name.endswith(("_8bit", "_32bit")) and version == 2:

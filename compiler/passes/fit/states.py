@@ -31,6 +31,9 @@ def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) 
     utils/fsdp_utils.py `fsdp2_prepare_model`), so that the model may be loaded in that dtype.
     """
     precision, name = workload.precision, workload.optimizer.name
+    if engine == "fsdp" and workload.architecture.kind == "diffusion":
+        states = _mixed(precision.compute, precision.compute, name)
+        return _left_narrow(states) if fsdp == 2 and _widens_nothing(workload) else states
     pure = engine != "deepspeed" and _is_pure(workload.architecture.kind, precision)
     casts = workload.version("axolotl") is not None
     pure = pure or (name in STEPS_IN_BACKWARD and precision.compute == "bf16" and not casts)

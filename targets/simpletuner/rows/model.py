@@ -18,6 +18,7 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.terms import FloatDtype, QuantFormat
 from tunec.targets.rows import has_adapter, without_deepspeed
 from tunec.targets.simpletuner import families
+from tunec.targets.simpletuner.rows import fsdp
 
 ADAPTERS: Final = "simpletuner 3.1.6 and 4.10.1, helpers/models/common.py add_lora_adapter"
 
@@ -242,6 +243,11 @@ def dtype_flags(plan: Plan) -> Mapping[str, Json]:
     return keys
 
 
+def trained_flags(plan: Plan) -> Mapping[str, Json]:
+    """The flags that decide in which dtype parameters are trained, without DeepSpeed."""
+    return {**dtype_flags(plan), **fsdp.flag(plan)}
+
+
 def _read(found: Mapping[str, Json]) -> Mapping[str, Any]:
     weights = weight_dtype(found)
     words = {word: dtype for dtype, word in MIXED_PRECISION.items()}
@@ -255,12 +261,17 @@ def _read(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 def _read_held(found: Mapping[str, Json]) -> Mapping[str, Any]:
     held = None if found.get("deepspeed_config") else weight_dtype(found)
-    return {} if held is None else dict.fromkeys(_HELD_IN, held)
+    if held is None:
+        return {}
+    trained = dict.fromkeys(_TRAINED_IN, "fp32" if fsdp.shards(found) else held)
+    return {"states.weights": held, **trained}
 
 
 _STORED: Final = ("quantization.format", "quantization.double", "quantization.compute")
-_HELD_IN: Final = ("states.weights", "states.trainable", "states.gradients")
-"""Slots that `weight_dtype` determines, unless DeepSpeed casts and copies."""
+_TRAINED_IN: Final = ("states.trainable", "states.gradients")
+_HELD_IN: Final = ("states.weights", *_TRAINED_IN)
+"""Slots that `weight_dtype` determines, unless DeepSpeed casts and copies, or FSDP widens what is
+trained (accelerate 1.15.0 utils/fsdp_utils.py `fsdp2_prepare_model`)."""
 
 
 PRECISION: Final = (
@@ -274,9 +285,9 @@ PRECISION: Final = (
         absent=((ALWAYS, {slot: _read({})[slot] for slot in ("precision.compute", *_STORED)}),),
     ),
     Entry(
-        (*DTYPE_FLAGS, "deepspeed_config"),
+        (*DTYPE_FLAGS, "deepspeed_config", fsdp.ENABLED),
         _HELD_IN,
-        dtype_flags,
+        trained_flags,
         _read_held,
         WEIGHT_DTYPE,
         absent=((ALWAYS, dict.fromkeys(_HELD_IN, "bf16")),),

@@ -8,7 +8,8 @@ from tunec.compiler.target import Entry, Json, constant, on_deepspeed, same
 from tunec.schemas.terms import StateDtype
 from tunec.targets.rows import without_deepspeed
 from tunec.targets.simpletuner import optimizers
-from tunec.targets.simpletuner.rows.model import DTYPE_FLAGS, TRAINER, dtype_flags, weight_dtype
+from tunec.targets.simpletuner.rows import fsdp
+from tunec.targets.simpletuner.rows.model import DTYPE_FLAGS, TRAINER, trained_flags, weight_dtype
 
 BETAS_MERGE: Final = "4.7.0"
 """The first release that reads betas beside `optimizer_config`; before, they are ignored."""
@@ -24,7 +25,7 @@ def _write(plan: Plan, *, merges: bool) -> Mapping[str, Json]:
     pair = {"optimizer_beta1": betas[0], "optimizer_beta2": betas[1]}
     settings = optimizers.write_settings(optimizers.settings_of(plan.optimizer, choice))
     named = {"optimizer": choice.word, "optimizer_config": settings}
-    keys: Mapping[str, Json] = {**named, **dtype_flags(plan)}
+    keys: Mapping[str, Json] = {**named, **trained_flags(plan)}
     if choice.betas is None or (betas == choice.betas and not merges):
         return keys
     return {**keys, **pair}
@@ -56,6 +57,8 @@ def _given_betas(found: Mapping[str, Json]) -> tuple[float, float] | None:
 
 def _moments(choice: optimizers.Choice, found: Mapping[str, Json]) -> StateDtype | None:
     """The dtype of the moments: bitsandbytes' own, else the parameters' (`torch.zeros_like`)."""
+    if fsdp.shards(found):
+        return "fp32"
     if choice.kernel == "bitsandbytes":
         return "fp32" if choice.name.endswith("_32bit") else "int8"
     return weight_dtype(found)
@@ -76,7 +79,7 @@ def _rows(*, merges: bool, since: str | None = None, until: str | None = None) -
     """One row for each kind of algorithm, without the settings that it does not use."""
     return tuple(
         Entry(
-            (*_SETTINGS, *DTYPE_FLAGS, "deepspeed_config"),
+            (*_SETTINGS, *DTYPE_FLAGS, "deepspeed_config", fsdp.ENABLED),
             _slots(with_epsilon=epsilon, with_betas=betas),
             lambda plan: _write(plan, merges=merges),
             lambda found: _read(found, merges=merges),

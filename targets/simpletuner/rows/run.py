@@ -8,6 +8,7 @@ from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, o
 from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.ranks import counted, leaves_devices_idle, uses_every_device
 from tunec.targets.deepspeed import config
+from tunec.targets.simpletuner.rows import fsdp
 from tunec.targets.simpletuner.rows.model import TRAINER
 
 DATA_FILE: Final = "config/multidatabackend.json"
@@ -40,20 +41,31 @@ RANKS: Final = ("parallel.world", "parallel.data")
 
 def _write_processes(plan: Plan) -> Mapping[str, Json]:
     keys = {"num_processes": plan.parallel.world, "num_machines": counted(plan)[0]}
-    return {**keys, "deepspeed_config": config.NAME} if on_deepspeed(plan) else keys
+    if on_deepspeed(plan):
+        return {**keys, "deepspeed_config": config.NAME}
+    return {**keys, **fsdp.flag(plan)}
 
 
 def _read_processes(found: Mapping[str, Json]) -> Mapping[str, Any]:
     world, nodes = int(found.get("num_processes", 1)), int(found.get("num_machines", 1))
-    return {**_engine(found, world), **processes(world, nodes)}
+    engine = _engine(found, world)
+    return engine if _leaves_ranks(found) else {**engine, **processes(world, nodes)}
 
 
 def _read_ranks(found: Mapping[str, Json]) -> Mapping[str, Any]:
     world = int(found.get("num_processes", 1))
-    return {**_engine(found, world), **dict.fromkeys(RANKS, world)}
+    engine = _engine(found, world)
+    return engine if _leaves_ranks(found) else {**engine, **dict.fromkeys(RANKS, world)}
+
+
+def _leaves_ranks(found: Mapping[str, Json]) -> bool:
+    """Whether FSDP is turned on, and how many ranks shard the model is left to other files."""
+    return fsdp.shards(found) and "num_processes" not in found
 
 
 def _engine(found: Mapping[str, Json], world: int) -> Mapping[str, Any]:
+    if fsdp.shards(found):
+        return {"parallel.engine": "fsdp"}
     alone = "none" if world == 1 else "ddp"
     return {"parallel.engine": "deepspeed" if found.get("deepspeed_config") else alone}
 
@@ -100,7 +112,7 @@ RUN: Final = (
     same("train_batch_size", "batch.micro", TRAINER, default=4),
     same("gradient_accumulation_steps", "batch.accumulation", TRAINER, default=1),
     Entry(
-        ("num_processes", "num_machines", "deepspeed_config"),
+        ("num_processes", "num_machines", "deepspeed_config", fsdp.ENABLED),
         ("parallel.engine", *processes(1, 1)),
         _write_processes,
         _read_processes,
@@ -108,7 +120,7 @@ RUN: Final = (
         when=uses_every_device,
     ),
     Entry(
-        ("num_processes", "num_machines", "deepspeed_config"),
+        ("num_processes", "num_machines", "deepspeed_config", fsdp.ENABLED),
         ("parallel.engine", *RANKS),
         _write_processes,
         _read_ranks,

@@ -6,7 +6,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.diffusion import (
     amount,
     configs,
@@ -17,6 +17,7 @@ from tunec.compiler.lints.facts.diffusion import (
     said,
     zero_stage,
 )
+from tunec.compiler.lints.facts.precision import processes
 from tunec.compiler.lints.rule import Finding, rule
 
 _WORDS: Final = ("true", "false", "none")
@@ -208,8 +209,9 @@ def optimizer_of_bf16_only(run: LintContext) -> Iterator[Finding]:
             continue
         if document.value("base_model_precision", "no_change") != "no_change":
             yield from _quantised(document, optimizer)
-        else:
-            yield from _whole(document, optimizer)
+            continue
+        found = list(_whole(document, optimizer))
+        yield from found or _sharded(run, document, optimizer)
 
 
 def _whole(document: Document, optimizer: Place) -> Iterator[Finding]:
@@ -221,6 +223,20 @@ def _whole(document: Document, optimizer: Place) -> Iterator[Finding]:
         (mixed.label("not bf16"), optimizer.label("takes bf16 only", primary=False)),
         ("its first step fails with `only bfloat 16 is supported`",),
         "use mixed_precision bf16, or optimi-adamw",
+    )
+
+
+def _sharded(run: LintContext, document: Document, optimizer: Place) -> Iterator[Finding]:
+    """What FSDP trains is fp32: accelerate 1.13 alone leaves it as it is."""
+    shards, world = said(document, "fsdp_enable"), processes(run)
+    if shards is None or not is_on(shards) or world == 1 or run.runs("accelerate>=1.13,<1.14"):
+        return
+    yield Finding(
+        "adamw_bf16 over weights that are not bf16: FSDP trains fp32 shards",
+        (shards.label("what is trained becomes fp32"), *also(optimizer)),
+        ("its first step fails with `only bfloat 16 is supported`",),
+        "use torch-adamw",
+        severity="warning" if world is None else None,
     )
 
 

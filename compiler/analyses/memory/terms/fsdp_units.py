@@ -3,6 +3,7 @@
 The ends of a model are in `fsdp_ends`; the root unit of version 1 holds both ends.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -25,7 +26,7 @@ from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import ActivationCheckpointing, Fsdp, States
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.architecture import Module
+from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.terms import FloatDtype
 
 _MADE_FP32: Final = Version("1.6"), Version("1.13")
@@ -86,37 +87,41 @@ class Units(NamedTuple):
     every: Unit
 
 
-def computed_states(states: States, compute: FloatDtype, fsdp: Fsdp, *, adapted: bool) -> States:
+def computed_states(states: States, workload: Workload, fsdp: Fsdp) -> States:
     """The dtypes of parameters in a forward pass, which are those of the gathered copies.
 
     An adapter that is a separate unit, as peft requests of version 1, is gathered only after its
     dtype, that of its shards, was read: its input is cast to this dtype and back (peft 0.21
     `tuners/lora/layer.py`, `Linear.forward`; torch 2.13 `distributed/fsdp/_runtime_utils.py`,
-    `_pre_forward`).
+    `_pre_forward`). A denoiser runs without autocast under version 2, where accelerate wraps no
+    forward pass (1.6.0 to 1.15.0 `accelerator.py`, `_prepare_fsdp2`; seen in a run).
     """
     if not fsdp.version or not states.autocast:
         return states
-    if adapted and fsdp.version == 1:
+    compute: FloatDtype = workload.precision.compute
+    if workload.adapted and fsdp.version == 1:
         return replace(states, weights=compute)
-    return replace(states, weights=compute, trainable=compute)
+    paints = fsdp.version == 2 and workload.architecture.kind == "diffusion"
+    return replace(states, weights=compute, trainable=compute, autocast=not paints)
 
 
 @cached(512)
 def units_of(workload: Workload, fsdp: Fsdp, states: States) -> Units:
     """The units into which accelerate splits a model."""
     model, size = workload.architecture, _sizes(workload, states)
-    layers: dict[tuple[str, int], list[float]] = {}
+    layers: dict[tuple[str, tuple[int, ...]], list[float]] = {}
     whole, inside = [0.0, 0.0], [0.0, 0.0]
     ends = {"embedding": [0.0, 0.0], "tail": [0.0, 0.0]}
     for module in model.modules:
         gathered, learnt = size(module)
         whole[0] += gathered
         whole[1] += learnt
-        prefix, repeats, _ = module.path.partition("{}")
-        if repeats and fsdp.wrap != "none":
-            places = {place[0] for place in module.places()}
+        unit = _unit_path(model, module.path)
+        if unit and fsdp.wrap != "none":
+            depth = unit.count("{}")
+            places = {place[:depth] for place in module.places()}
             for place in places:
-                found = layers.setdefault((prefix, place), [0.0, 0.0])
+                found = layers.setdefault((unit, place), [0.0, 0.0])
                 found[0] += gathered / len(places)
                 found[1] += learnt / len(places)
             inside[0] += gathered
@@ -135,6 +140,20 @@ def units_of(workload: Workload, fsdp: Fsdp, states: States) -> Units:
         root=Unit(*(max(whole[i] - spent[i], 0.0) for i in (0, 1))),
         every=Unit(*whole),
     )
+
+
+_OF_UNET: Final = re.compile(r".*\.(?:transformer_blocks|resnets)\.\{\}")
+"""The units inside of a UNet's blocks: diffusers 0.42.1 models/unets/unet_2d_condition.py
+`_no_split_modules` names `BasicTransformerBlock`, `ResnetBlock2D`, and blocks around them."""
+
+
+def _unit_path(model: Architecture, path: str) -> str:
+    """The path of the unit that a module is in; empty: the root."""
+    if model.unet:
+        found = _OF_UNET.match(path)
+        return found[0] if found else ""
+    before, repeats, _ = path.partition("{}")
+    return before + repeats if repeats else ""
 
 
 def unit_sizes(workload: Workload, fsdp: Fsdp, states: States) -> tuple[tuple[float, int], ...]:

@@ -81,9 +81,8 @@ def pass_of(
     """
     fsdp, asked, parallel = layout.fsdp, layout.activation_checkpointing, layout.parallel
     on_zero = parallel.engine == "deepspeed" and layout.zero.stage == PARAMETERS
-    compute = workload.precision.compute
     return Pass(
-        states=computed_states(layout.states, compute, fsdp, adapted=bool(workload.adapted)),
+        states=computed_states(layout.states, workload, fsdp),
         checkpointed=asked.mode == "layer",
         padded=(padded or sees_pictures_whole(workload)) and is_masked(workload),
         sequence_parallel=parallel.sequence,
