@@ -48,11 +48,11 @@ TRAINERS = {
         *("axolotl", ("0.13.2", "0.16.1", "0.19.0"), {"axolotl validate_config": 31}),
         {"0.13.2": {"liger"}},
     ),
-    # 0.9.4 refuses to pack beside the transformers that goes with it
+    # 0.9.4 refuses to pack beside the transformers that goes with it, and prepares no reference
     "llamafactory": Trainer(
         *("llamafactory", ("0.9.3", "0.9.4", "0.9.5")),
         {PARSER: 30, "llamafactory get_dataset_list": 2},
-        {"0.9.4": {"packed"}},
+        {"0.9.4": {"packed", "dpo-full"}},
     ),
     # before 4.6 it puts whole weights on each device, so no plan shards them by FSDP
     "ms_swift": Trainer(
