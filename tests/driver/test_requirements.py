@@ -138,7 +138,7 @@ targets: [simpletuner]
         ("lora", "kaggle-t4-x2", 4, "fp32", "ddp", 2),
         ("lora", "kaggle-t4-x2", 7, "fp32", "none", 1),
         ("lora", "lambda-v100-x8", 4, "fp32", "ddp", 4),
-        ("full", "lambda-v100-x8", 8, "fp32", "deepspeed", 8),
+        ("full", "lambda-v100-x8", 8, "fp32", "fsdp", 8),
         ("lora", "mi300x-x8", 8, "bf16", "ddp", 8),
     ],
 )
