@@ -1,9 +1,10 @@
-"""Common names of adapter methods that no method of a spec has, and what to write instead."""
+"""Common names of methods and objectives that a spec does not have, and what to write instead."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from tunec.schemas.objective_facts import OBJECTIVES
+from tunec.schemas.source import Path
 
 _STARTS: Final = (
     (
@@ -78,8 +79,58 @@ llamafactory 0.9.3 to 0.9.5 hparams/finetuning_args.py, axolotl 0.13.2 to 0.19.0
 utils/schemas/peft.py `LoraConfig`."""
 
 
-def unplanned(word: str) -> tuple[str, str] | None:
-    """Why no method has this name, and what to write instead; None for an unknown word."""
+_NO_ACCOUNT: Final = "no account is kept of it, and no target writes it"
+UNPLANNED_OBJECTIVES: Final[Mapping[str, tuple[str, str]]] = {
+    "kto": (
+        f"it learns from single answers, good or bad: {_NO_ACCOUNT}",
+        "write `objective: dpo` for pairs of answers, or plan without it and start your own script",
+    ),
+    **dict.fromkeys(
+        ("orpo", "simpo", "cpo"),
+        (
+            f"it learns from pairs without a reference model: {_NO_ACCOUNT}",
+            "write `objective: dpo`, or plan without it and start your own script",
+        ),
+    ),
+    **dict.fromkeys(
+        ("ppo", "rloo", "gspo", "remax", "reinforce_plus_plus", "online_dpo"),
+        (
+            f"it is another way to learn from rewarded answers than grpo: {_NO_ACCOUNT}",
+            "write `objective: {{grpo: {{rewards: [...]}}}}`, or start your own script",
+        ),
+    ),
+    **dict.fromkeys(
+        ("dapo", "dr_grpo", "bnpo"),
+        ("it is a loss of grpo", "write `objective: {{grpo: {{loss: {word}, rewards: [...]}}}}`"),
+    ),
+    **dict.fromkeys(
+        ("ipo", "hinge", "apo_zero", "apo_down"),
+        ("it is a loss of dpo", "write `objective: {{dpo: {{loss: {word}}}}}`"),
+    ),
+    **dict.fromkeys(
+        ("pretrain", "pretraining", "cpt", "pt", "clm"),
+        (
+            "texts are trained on by sft",
+            "write `objective: sft` and `format: text` under `data`",
+        ),
+    ),
+    **dict.fromkeys(
+        ("rm", "reward_model", "reward_modeling"),
+        ("a reward model is trained by reward", "write `objective: reward`"),
+    ),
+    **dict.fromkeys(
+        ("gkd", "distillation", "distill", "prm"),
+        (_NO_ACCOUNT, "plan without it, and start your own script"),
+    ),
+}
+"""By the word, in lower case: why no objective is called so, and what to write. trl 1.16.0
+`trl/trainer` and `trl/experimental`; ms-swift 4.6.0 `rlhf_type`; verl 0.9.1 `adv_estimator`."""
+_BY_FIELD: Final = {"method": UNPLANNED, "objective": UNPLANNED_OBJECTIVES}
+
+
+def unplanned(word: str, path: Path = ("method",)) -> tuple[str, str] | None:
+    """Why a field has no value of this name, and what to write; None for an unknown word."""
     spelled = word.lower().replace("-", "_").replace("+", "plus").strip()
-    found = UNPLANNED.get(spelled)
+    words = _BY_FIELD.get(str(path[0])) if len(path) == 1 else None
+    found = words.get(spelled) if words else None
     return None if found is None else (found[0], found[1].format(word=spelled))

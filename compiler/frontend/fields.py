@@ -128,7 +128,7 @@ def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diag
     span = node.key_span if reached == (*path, name) else place(around)
     where = f"`{dotted(path)}`" if path else _what(shape)
     near = _near(name, known)
-    why, instead = (unplanned(name) if path == ("method",) else None) or ("", None)
+    why, instead = unplanned(name, path) or ("", None)
     settled = (
         instead
         or unsaid((*path, name))
@@ -146,7 +146,7 @@ def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diag
         path=(*path, name),
         notes=(why,) if why else (),
         help=settled or _guess(shape, name, node, near) or _only(known, around) or "remove it",
-        fix=_rename(span, near),
+        fix=None if instead else _rename(span, near),
     )
 
 

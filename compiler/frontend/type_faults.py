@@ -236,7 +236,7 @@ def _not_a_choice(fault: Fault, value: Any, node: Node, choices: list[str]) -> D
     span = place(node)
     near = meant or nearest(word, choices)
     fix = Fix((Edit(span, near[0]),), "unsafe") if len(near) == 1 and node.is_leaf else None
-    why, instead = (unplanned(word) if fault.path == ("method",) else None) or ("", "")
+    why, instead = unplanned(word, fault.path) or ("", "")
     if why:
         fix = None
     return error(

@@ -12,7 +12,7 @@ import yaml
 from packaging.version import Version
 
 from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.adapter_words import UNPLANNED, unplanned
+from tunec.compiler.frontend.adapter_words import UNPLANNED, UNPLANNED_OBJECTIVES, unplanned
 from tunec.compiler.frontend.fields import fields_at, places
 from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.frontend.software import PROGRAMS
@@ -139,6 +139,21 @@ def test_a_way_to_adapt_that_is_no_method_says_what_to_write(word):
         spec = {**spec, "method": "lora", "hardware": "a100-80g-x1", "extra": extra}
         loaded = load_mapping({**spec, "data": {"train": "train.jsonl", "samples": 100}})
         assert compile_spec(loaded, [TARGETS.resolve(target)]).ok
+
+
+@pytest.mark.parametrize("word", sorted(UNPLANNED_OBJECTIVES))
+@pytest.mark.parametrize("is_mapping", [False, True], ids=["word", "mapping"])
+def test_an_objective_that_is_none_says_what_to_write(word, is_mapping):
+    spec = {"tunec": 1, "model": "llama-3.1-8b-instruct", "method": "lora", "data": "train.jsonl"}
+    given = {"objective": {word: {}} if is_mapping else word, "hardware": "a100-80g-x1"}
+    (found,) = load_mapping({**spec, **given}).diagnostics
+    assert found.id == ("E0301" if is_mapping else "E0304")
+    assert found.fix is None
+    assert (found.notes[0], found.help) == unplanned(word, ("objective",))
+    for written in re.findall(r"`objective: (.*?)`", found.help):
+        asked = yaml.safe_load(written.replace("...", "reward"))
+        more = {"tunec": 1, "data": {"train": "train.jsonl", "samples": 100}}
+        assert load_mapping({**spec, **more, **given, "objective": asked}).spec is not None
 
 
 @pytest.mark.parametrize("word", sorted(UNPLANNED))
