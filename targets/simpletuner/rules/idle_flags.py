@@ -83,7 +83,7 @@ def _sharded(document: Document) -> Iterator[Finding]:
             f"{at.value} is replaced by {_SHARDED} under FSDP 2",
             (at.label("not used"), fsdp.label("", primary=False)),
             ("a line of the log says so, and the rate and its schedule stay as written",),
-            "write optimizer: torch-adamw or adamw_bf16",
+            "write optimizer: torch-adamw",
         )
 
 
