@@ -68,10 +68,16 @@ def _figures(traced: Sequence[Row]) -> Iterator[str]:
             yield _line(value, [row for row in traced if row[key] == value])
 
 
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of all values does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
 def _line(name: str, rows: Sequence[Row]) -> str:
     errors = [error_of(row) for row in rows]
-    sizes = sorted(map(abs, errors))
-    figures = median(sizes), sizes[min(int(0.95 * len(sizes)), len(sizes) - 1)], sizes[-1]
+    sizes = [abs(each) for each in errors]
+    figures = median(sizes), percentile(sizes, 0.95), max(sizes)
     shown = " | ".join(f"{100 * each:.2f} %" for each in figures)
     ends = max(0, *errors), min(0, *errors)
     signed = " | ".join(f"{100 * each:+.2f} %" for each in ends)

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, Final
 
 from host_memory import page as host_lines
-from plan_page import sweep_lines
+from plan_page import percentile, sweep_lines
 from published_page import published_lines
 from trace_combinations import subject
 from trace_models import BY_NAME
@@ -83,12 +83,6 @@ def class_of(row: dict[str, Any]) -> str:
     given = row["combination"]
     kind: str = BY_NAME[given["model"]].kind
     return "sharded" if given["engine"] != "none" else kind
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of all values does not exceed."""
-    ordered = sorted(values)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
 def write_page(rows: list[dict[str, Any]]) -> None:

@@ -8,9 +8,9 @@ from pydantic.fields import FieldInfo
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, quoted, shortened
-from tunec.compiler.frontend.adapter_words import unplanned
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node, descend, place
+from tunec.compiler.frontend.unplanned_words import unplanned
 from tunec.compiler.frontend.words import place_of, unsaid
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.schemas.caches import cached

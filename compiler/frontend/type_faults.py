@@ -16,11 +16,11 @@ from tunec.compiler.diagnostics.wording import (
     shortened,
     shown,
 )
-from tunec.compiler.frontend.adapter_words import unplanned
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.fields import description, fields_at, unknown_field
 from tunec.compiler.frontend.nodes import Node, descend, place
 from tunec.compiler.frontend.traps import Trap, trap
+from tunec.compiler.frontend.unplanned_words import unplanned
 from tunec.compiler.frontend.words import VALUE_WORDS
 from tunec.schemas.frozen import replace
 from tunec.schemas.shape import Shape

@@ -6,6 +6,7 @@ from typing import Final
 from tunec.compiler.analyses.architecture.image_tokens import (
     UnfitImage,
     image_tokens,
+    latent_tokens,
     vision_tokens,
 )
 from tunec.compiler.analyses.packing import Lengths, cut_tokens, samples_without_answer
@@ -227,10 +228,8 @@ def _training_images(scribe: Scribe, references: int) -> None:
         if scribe.facts.spec.data.resolution
         else f"not given: {SIDE.value}, as usual"
     )
-    architecture = scribe.facts.model.architecture
-    each = side // (architecture.latent_scale * architecture.latent_patch)
     beside = f"{why}; {reference_images(references)}" if references else None
-    tokens = references * each**2
+    tokens = references * latent_tokens(scribe.facts.model.architecture, side, side)
     _say_images(scribe, 1 + references, side, side, tokens, 0, why, beside)
 
 

@@ -120,8 +120,8 @@ class ModelCard(Shape):
     def completed(self, architecture: Architecture) -> Architecture:
         """An architecture with what the card says of reference images and of clips."""
         edits, clips = self.edits, self.clips
-        references = References(edits.least, edits.most, edits.seen) if edits else None
-        encoder = ClipEncoder(clips.parameters, clips.pixel, clips.frame) if clips else None
         if edits is None and clips is None:
             return architecture
+        references = References(edits.least, edits.most, edits.seen) if edits else None
+        encoder = ClipEncoder(clips.parameters, clips.pixel, clips.frame) if clips else None
         return replace(architecture, references=references, clip_encoder=encoder)

@@ -221,6 +221,7 @@ RULES: Final = (
 
 
 def _of_release(version: Version) -> Iterator[Rule]:
+    """What a release lacks, whatever the family."""
     if version < WHOLE:
         yield Rule(
             on_fsdp,
@@ -260,7 +261,7 @@ def _of_family(plan: Plan, version: Version) -> Iterator[Rule]:
 
 _EIGHTS: Final = frozenset({"wan", "ltxvideo"})
 """Families whose clips have one frame more than a multiple of eight, among those planned."""
-_ROUNDS: Final = "4.0.0"
+_ROUNDS: Final = Version("4.0.0")
 """The first release that rounds; 3.3.4 trains on as many frames as are asked for."""
 
 
@@ -274,7 +275,7 @@ def _of_name(family: str, version: Version) -> Iterator[Rule]:
             "helpers/models/common.py _load_pipeline and helpers/models/sana/model.py "
             "requires_special_scheduler_setup",
         )
-    if family in _EIGHTS and version >= Version(_ROUNDS):
+    if family in _EIGHTS and version >= _ROUNDS:
         yield Rule(
             lambda plan: plan.data.frames % 8 > 1,
             "it takes the first frame of this family's clips, and then eight at a time",

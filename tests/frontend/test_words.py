@@ -12,10 +12,10 @@ import yaml
 from packaging.version import Version
 
 from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.adapter_words import UNPLANNED, UNPLANNED_OBJECTIVES, unplanned
 from tunec.compiler.frontend.fields import fields_at, places
 from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.frontend.software import PROGRAMS
+from tunec.compiler.frontend.unplanned_words import UNPLANNED, UNPLANNED_OBJECTIVES, unplanned
 from tunec.compiler.frontend.words import FIELD_WORDS, VALUE_WORDS, place_of
 from tunec.compiler.ir.slots import SLOTS
 from tunec.schemas import terms

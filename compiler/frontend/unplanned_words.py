@@ -125,12 +125,14 @@ UNPLANNED_OBJECTIVES: Final[Mapping[str, tuple[str, str]]] = {
 }
 """By the word, in lower case: why no objective is called so, and what to write. trl 1.16.0
 `trl/trainer` and `trl/experimental`; ms-swift 4.6.0 `rlhf_type`; verl 0.9.1 `adv_estimator`."""
-_BY_FIELD: Final = {"method": UNPLANNED, "objective": UNPLANNED_OBJECTIVES}
+_BY_FIELD: Final[Mapping[Path, Mapping[str, tuple[str, str]]]] = {
+    ("method",): UNPLANNED,
+    ("objective",): UNPLANNED_OBJECTIVES,
+}
 
 
 def unplanned(word: str, path: Path = ("method",)) -> tuple[str, str] | None:
     """Why a field has no value of this name, and what to write; None for an unknown word."""
     spelled = word.lower().replace("-", "_").replace("+", "plus").strip()
-    words = _BY_FIELD.get(str(path[0])) if len(path) == 1 else None
-    found = words.get(spelled) if words else None
+    found = _BY_FIELD.get(path, {}).get(spelled)
     return None if found is None else (found[0], found[1].format(word=spelled))
