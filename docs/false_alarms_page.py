@@ -9,8 +9,8 @@ import yaml
 from docs.readme import ROOT
 
 from tunec.compiler.lints.index import Record, is_of_engines, is_rule, rule
-from tunec.compiler.lints.mentions import ENDS
-from tunec.compiler.lints.suppression import BARS
+from tunec.compiler.lints.mentions import ENDS, PYTHON
+from tunec.compiler.lints.suppression import BARS, Said, missed
 
 _ROUNDS: Final = ROOT / "benchmarks" / "false_alarms.yaml"
 _JUDGED: Final = ROOT / "benchmarks" / "false_alarms.jsonl"
@@ -61,19 +61,19 @@ _CLAIMS: Final[Mapping[tuple[bool, bool], str]] = {
 _UNREAD: Final = "the file cannot be read"
 _OF_RECORDS: Final = """\
 How often a rule was right before says more of its next finding than anything that the repository
-shows: below are the causes that were judged in the rounds {first} to {last}, each by the record
-that its rule had from the rounds before. Since the round after, an error in a repository is of a
-rule with a record of at least {share:.0%}, of three causes or more, and else a warning; a warning
-is a note where its rule was not judged yet, or for fewer and was wrong once, or was mostly wrong,
-or speaks of a command that starts the repository's own program and has less than 75%. The bars were
-set by the rounds {first} to {set}, and hold in those after; they stand in `BARS` of
-[suppression.py](../compiler/lints/suppression.py). What they lower to a note is drawn and judged
-too, as `note`, so that a rule can win its level back; `compiler/lints/records.json` follows from
-all judgements."""
-_BY_RECORDS: Final = ("twenty-eighth", "thirty-second", "thirty-fifth")
+shows. In a repository, a finding is therefore as loud as the record of its rule allows: it is a
+note where the rule was judged for fewer than {least} causes, or was right for less than
+{share:.0%} of them, or for less than {python:.0%} in a Python program, whose calls name what reads
+them; an error is of a rule that was right for {error:.0%} or more of {errors} causes or more, and
+else a warning. A record of few causes counts two more with the share of all. The bars are `BARS` of
+[suppression.py](../compiler/lints/suppression.py), chosen by the rounds {first} to {set}, and
+proved by those after. Below is what they leave of the findings of these rounds, by the records that
+the rules had from the rounds before. What is lowered is shown as a note with its reason, and
+`tunec lint DIR` says how many there are; where the files are named, or a release or a device is
+given, nothing is lowered. Such notes are drawn and judged too, so that a rule can win its level
+back; `compiler/lints/records.json` follows from all judgements."""
+_BY_RECORDS: Final = ("twenty-eighth", "thirty-second", "thirty-seventh")
 """The rounds by which the bars of records were set, and the last by which they were proved."""
-_OF_OWN_PROGRAMS, *_, _OF_ERRORS = BARS
-_PROVEN: Final = {"error": _OF_ERRORS.share, "warning": _OF_OWN_PROGRAMS.share}
 Row = Mapping[str, Any]
 
 
@@ -99,33 +99,36 @@ def _records(rows: Sequence[Row]) -> dict[str, Record]:
 
 
 def _of_records(rows: Sequence[Row], rounds: Sequence[str]) -> Iterator[str]:
-    """How often findings of rules with and without a good record were true, by later rounds."""
+    """How often what the bars leave of findings was true, by later rounds."""
     first, by, last = _BY_RECORDS
-    told_by = _OF_RECORDS.format(first=first, set=by, last=last, share=_PROVEN["error"])
+    any_file, in_python, of_errors = BARS
+    shares = {"share": any_file.share, "python": in_python.share, "error": of_errors.share}
+    counts = {"least": any_file.least, "errors": of_errors.least}
+    told_by = _OF_RECORDS.format(first=first, set=by, **counts, **shares)
     yield from ("", "## What a rule was worth", "", told_by, "")
     lowered = [row["verdict"] == "true" for row in rows if row["severity"] == "note"]
-    yield from (
-        f"Of {len(lowered)} findings that were drawn as such notes {sum(lowered)} were so.",
-        "",
-    )
-    yield "| rounds | severity | record of the rule | causes | true | share true |"
-    yield "| --- | --- | --- | ---: | ---: | ---: |"
+    yield f"Of {len(lowered)} findings that were drawn as such notes {sum(lowered)} were so."
+    yield from ("", "| rounds | left as | findings | true | share true |")
+    yield "| --- | --- | ---: | ---: | ---: |"
     middle = rounds.index(by) + 1
     for told in (rounds[rounds.index(first) : middle], rounds[middle : rounds.index(last) + 1]):
-        verdicts: dict[tuple[str, bool], list[bool]] = {}
+        verdicts: dict[str, list[bool]] = {}
         for name in told:
             held = _records([row for row in rows if row["round"] in rounds[: rounds.index(name)]])
-            mine = [row for row in rows if row["round"] == name]
-            causes = {(e["repository"], e["rule"], e["reason"]): e for e in mine}
-            for row in causes.values():
-                was, share = held.get(row["rule"], Record()), _PROVEN[row["severity"]]
-                key = row["severity"], was.judged >= _OF_ERRORS.least and was.share >= share
-                verdicts.setdefault(key, []).append(row["verdict"] == "true")
-        for severity, share in _PROVEN.items():
-            for is_proven, words in ((True, f"at least {share:.0%}"), (False, "less")):
-                so = verdicts[severity, is_proven]
-                numbers = f"{words} | {len(so)} | {sum(so)} | {sum(so) / len(so):.0%}"
-                yield f"| {told[0]} to {told[-1]} | {severity} | {numbers} |"
+            for row in rows:
+                if row["round"] == name and row["severity"] != "note":
+                    verdicts.setdefault(_left(row, held), []).append(row["verdict"] == "true")
+        for level in ("error", "warning", "note"):
+            so = verdicts[level]
+            numbers = f"{len(so)} | {sum(so)} | {sum(so) / len(so):.0%}"
+            yield f"| {told[0]} to {told[-1]} | {level} | {numbers} |"
+
+
+def _left(row: Row, held: Mapping[str, Record]) -> str:
+    """The level that the bars leave a finding by the records of that time."""
+    said = Said(row["severity"] == "error", row["file"].endswith(PYTHON))
+    bar = missed(held.get(row["rule"], Record()), said)
+    return row["severity"] if bar is None else bar.leaves
 
 
 def _lines(rounds: Mapping[str, Row], rows: Sequence[Row]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.fleet.progress import Progress
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.lint import Linted
+from tunec.compiler.lints.suppression import is_unproven
 
 _FEW: Final = 3
 _KINDS: Final[Mapping[str, str]] = {
@@ -111,7 +112,7 @@ class ProgressLine:
 
 
 def notes(linted: Linted) -> Iterator[str]:
-    """Further notes on how files were grouped."""
+    """Further notes: how files were grouped, and how many findings were lowered."""
     runs = sum(1 for each in linted.runs if each.documents)
     if runs > 1:
         are_commands = any(each.beside for each in linted.runs)
@@ -121,8 +122,15 @@ def notes(linted: Linted) -> Iterator[str]:
         yield f"{folder} holds too many files to read at once: name a folder inside it"
     for folder in linted.crowded:
         yield f"{folder}: {_CROWDED}"
+    lowered = sum(map(is_unproven, linted.diagnostics))
+    if lowered:
+        yield f"{lowered} {'finding is' if lowered == 1 else 'findings are'} {_LOWERED}"
 
 
+_LOWERED: Final = (
+    "shown below its level, by how often its rule was right in public repositories before: with the"
+    " files named, or with --software or --hardware, each has its full level"
+)
 _CROWDED: Final = (
     "too many files could be used with too many others, so each is read without the others: name "
     "the files of one run in one call"

@@ -134,16 +134,8 @@ class Witness(Struct, frozen=True, dict=True):
         """What is against a finding in what its rule was worth in public repositories."""
         if self.is_described or not self.mentions.has_programs:
             return None
-        is_error, in_python = found.severity == "error", found.file.endswith(PYTHON)
-        said = Said(is_error, is_of_engines(found.id), in_python, self._starts_own(found))
+        said = Said(found.severity == "error", found.file.endswith(PYTHON))
         return unproven(found.id, said)
-
-    def _starts_own(self, found: Diagnostic) -> bool:
-        """Whether it is about a command that starts a program of the repository's own."""
-        held = self._document(found)
-        if held is None or held[1].format != "shell":
-            return False
-        return any(map(held[0].own.sources_of, programs_at(held[0], found)))
 
     def shows_reader(self, file: str) -> bool:
         """Whether it is a command, or a command names it and the program it is taken for."""

@@ -8,13 +8,17 @@ import pytest
 from docs.false_alarms_page import records
 
 import tunec
+from tunec.compiler.cli.main import run
 from tunec.compiler.diagnostics.codes import is_code
 from tunec.compiler.lints import suppression
 from tunec.compiler.lints.index import RECORDS, Record, is_rule, record, rules
 from tunec.compiler.lints.suppression import BARS, UNJUDGED, Said, is_unproven, unproven
+from tunec.targets.registry import REGISTRY
 
 ROOT = Path(__file__).parents[2]
-WHEREVER = Said(is_error=True, of_engines=True, in_python=True, starts_own=False)
+ERROR = Said(is_error=True, in_python=False)
+WARNING = Said(is_error=False, in_python=False)
+IN_PYTHON = Said(is_error=False, in_python=True)
 
 
 @pytest.mark.usefixtures("as_judged")
@@ -29,25 +33,24 @@ def test_the_records_are_those_of_the_judgements() -> None:
 
 @pytest.mark.usefixtures("as_judged")
 def test_some_rules_are_proven_and_most_are_not() -> None:
-    proven = [each.name for each in rules() if unproven(each.name, WHEREVER) is None]
+    proven = [each.name for each in rules() if unproven(each.name, ERROR) is None]
     assert {"command-cut-short", "scheduler-overridden"} <= set(proven)
     assert len(proven) < len(rules()) / 2
 
 
-SCRIPT = Said(is_error=False, of_engines=False, in_python=False, starts_own=False)
 CASES = [
-    (Record(9, 9), WHEREVER, None),
-    (Record(2, 2), WHEREVER, "warning"),
-    (Record(6, 9), WHEREVER, "warning"),
-    (Record(6, 9), SCRIPT, None),
-    (Record(2, 2), SCRIPT, None),
-    (Record(1, 2), SCRIPT, "note"),
-    (Record(0, 0), SCRIPT, "note"),
-    (Record(3, 9), SCRIPT, "note"),
-    (Record(3, 9), Said(False, True, False, False), None),
-    (Record(3, 9), Said(False, False, True, False), None),
-    (Record(6, 9), Said(False, False, False, True), "note"),
-    (Record(9, 9), Said(True, False, False, True), None),
+    (Record(9, 9), ERROR, None),
+    (Record(4, 4), ERROR, "warning"),
+    (Record(7, 9), ERROR, "warning"),
+    (Record(2, 2), ERROR, "note"),
+    (Record(6, 9), ERROR, "note"),
+    (Record(7, 9), WARNING, None),
+    (Record(2, 2), WARNING, "note"),
+    (Record(0, 0), WARNING, "note"),
+    (Record(6, 9), WARNING, "note"),
+    (Record(6, 9), IN_PYTHON, None),
+    (Record(4, 9), IN_PYTHON, "note"),
+    (Record(2, 2), IN_PYTHON, "note"),
 ]
 
 
@@ -84,7 +87,9 @@ FILES = {
 @pytest.mark.parametrize(
     ("mine", "named", "given", "expected"),
     [
-        (Record(20, 36), (), {}, "warning"),
+        (Record(27, 36), (), {}, "warning"),
+        (Record(20, 36), (), {}, "note"),
+        (Record(), (), {}, "note"),
         (Record(36, 36), (), {}, "error"),
         (Record(20, 36), ("ds.json", "run.sh"), {}, "error"),
         (Record(20, 36), (), {"hardware": "a100-sxm4-80g-x2"}, "error"),
@@ -103,23 +108,24 @@ def test_it_is_asked_in_a_repository_of_which_nothing_is_said(
     paths = [path / name for name in named] or [path]
     told = [each for each in tunec.lint(*paths, **given).diagnostics if each.id == "unknown-key"]
     assert [each.severity for each in told] == [expected]
-    assert [is_unproven(each) for each in told] == [expected == "warning"]
+    assert [is_unproven(each) for each in told] == [expected != "error"]
+    assert mine.judged or [each.notes[-1] for each in told] == [UNJUDGED]
 
 
-def test_a_rule_that_nobody_judged_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suppression, "record", lambda _: Record())
-    found = tunec.lint(written(tmp_path, FILES)).diagnostics
-    (told,) = (each for each in found if each.id == "unknown-key")
-    assert told.severity == "warning"
-    assert told.notes[-1] == UNJUDGED
-
-
-@pytest.mark.parametrize(("starts", "expected"), [("train.py", "note"), ("other.py", "warning")])
-def test_a_program_of_the_repository_may_do_otherwise(
-    starts: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("mine", "expected"),
+    [(Record(36, 36), None), (Record(20, 36), "1 finding is shown below its level, by how often")],
+)
+def test_the_command_says_how_many_are_lowered(
+    mine: Record,
+    expected: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(suppression, "record", lambda _: Record(6, 9))
-    trains = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
-    command = f"python {starts} --output_dir o --lr_scheduler_type constant --warmup_ratio 0.1\n"
-    found = tunec.lint(written(tmp_path, {"train.py": trains, "run.sh": command})).diagnostics
-    assert [e.severity for e in found if e.id == "warmup-of-a-constant-rate"] == [expected]
+    monkeypatch.setattr(suppression, "record", lambda _: mine)
+    run(["lint", str(written(tmp_path, FILES))], REGISTRY, "0")
+    shown = capsys.readouterr()
+    assert "zero_optimisation" in shown.out
+    assert ("below its level" in shown.err) == (expected is not None)
+    assert expected is None or expected in shown.err
