@@ -243,7 +243,7 @@ class States(Struct, frozen=True):
         bool, "whether the engine keeps fp32 copies of the trained parameters"
     ]
     optimizer: Annotated[StateDtype, "dtype of the optimizer's moments"]
-    autocast: Annotated[bool, "whether torch autocast wraps the forward pass"]
+    autocast: Annotated[bool, "whether precision is mixed: by autocast, or by FSDP 2's own casts"]
 
 
 class Zero(Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 
 from tunec.compiler.analyses.memory.diffusion import given_pictures
+from tunec.compiler.analyses.memory.terms.fsdp_units import runs_under_autocast
 from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.autocast import CudaAutocast
 from tunec.compiler.tracing.live.batches import Batch, image_elements
@@ -68,8 +69,8 @@ def embeddings_of(model: torch.nn.Module) -> set[int]:
 
 
 def autocast_of(subject: Subject) -> CudaAutocast | None:
-    """The autocast of a plan; None if the plan has none."""
-    if not subject.layout.states.autocast:
+    """The autocast of a plan; None if its forward pass runs without."""
+    if not runs_under_autocast(subject.workload, subject.layout.fsdp, subject.layout.states):
         return None
     return CudaAutocast(DTYPES[subject.workload.precision.compute])
 

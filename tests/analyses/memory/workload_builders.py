@@ -1,6 +1,5 @@
 """Workloads and layouts for tests, written by what differs from the simplest one."""
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -302,7 +301,3 @@ FSDP_1 = replace(
     state_dict="sharded",
 )
 """accelerate's FSDP 1 with a unit for each layer."""
-
-
-def names_matching(architecture: Architecture, pattern: str) -> tuple[Module, ...]:
-    return tuple(m for m in architecture.modules if re.search(pattern, m.path))

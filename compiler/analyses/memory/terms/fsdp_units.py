@@ -93,16 +93,25 @@ def computed_states(states: States, workload: Workload, fsdp: Fsdp) -> States:
     An adapter that is a separate unit, as peft requests of version 1, is gathered only after its
     dtype, that of its shards, was read: its input is cast to this dtype and back (peft 0.21
     `tuners/lora/layer.py`, `Linear.forward`; torch 2.13 `distributed/fsdp/_runtime_utils.py`,
-    `_pre_forward`). A denoiser runs without autocast under version 2, where accelerate wraps no
-    forward pass (1.6.0 to 1.15.0 `accelerator.py`, `_prepare_fsdp2`; seen in a run).
+    `_pre_forward`).
     """
     if not fsdp.version or not states.autocast:
         return states
     compute: FloatDtype = workload.precision.compute
     if workload.adapted and fsdp.version == 1:
         return replace(states, weights=compute)
-    paints = fsdp.version == 2 and workload.architecture.kind == "diffusion"
-    return replace(states, weights=compute, trainable=compute, autocast=not paints)
+    casts = runs_under_autocast(workload, fsdp, states)
+    return replace(states, weights=compute, trainable=compute, autocast=casts)
+
+
+def runs_under_autocast(workload: Workload, fsdp: Fsdp, states: States) -> bool:
+    """Whether torch's autocast is on in the forward pass where precision is mixed.
+
+    Under version 2, accelerate wraps no forward pass, so that the dtype of gathered parameters
+    decides alone (1.6.0 to 1.15.0 `accelerator.py`, `_prepare_fsdp2`; seen in a run). verl has a
+    context of its own (0.8.0 to 0.9.1 `workers/engine/fsdp/transformer_impl.py`, `forward_step`).
+    """
+    return states.autocast and (fsdp.version != 2 or workload.version("verl") is not None)
 
 
 @cached(512)
