@@ -91,6 +91,8 @@ class Facts(Struct, frozen=True):
     counted: int | None = None
     """The samples of an epoch as counted in the training data, if it lies beside the spec. It only
     serves messages: what is decided does not depend on files that may be elsewhere."""
+    critic: ResolvedModel | None = None
+    """The model that gives each token a value, with its head; None: no critic is trained."""
     counting: Counting = TRAINER
     """How the requested trainer counts its steps."""
 

@@ -59,7 +59,8 @@ def placed(
         return plan
     return plan.with_values(
         {
-            "model.path": _model(plan, spec, loaded, view),
+            "model.path": _model(plan.model.path, spec.model, loaded, view),
+            "ppo.critic": _model(plan.ppo.critic, spec.critic or "", loaded, view),
             "data.train": _data(plan, plan.data.train, view),
             "data.more": tuple(_data(plan, each, view) for each in plan.data.more),
             "data.references": tuple(_data(plan, each, view) for each in plan.data.references),
@@ -107,18 +108,19 @@ def _directory(path: str, base: str) -> str:
     return found if found.startswith((".", "/", "~")) else f"./{found}"
 
 
-def _model(plan: Plan, spec: Spec, loaded: Loaded, view: View) -> str:
+def _model(path: str, named: str | InlineModel, loaded: Loaded, view: View) -> str:
     """The path of a directory of weights; models of the catalogue and the Hub keep their names."""
-    named = spec.model
+    if not path:
+        return path
     if isinstance(named, InlineModel):
-        return _directory(named.path, view.spec) if named.path.startswith(".") else plan.model.path
-    if not is_written_as_path(named) and plan.model.path == named:
+        return _directory(named.path, view.spec) if named.path.startswith(".") else path
+    if not is_written_as_path(named) and path == named:
         return named
     followed = loaded.followed.get(named)
     if followed is None and not is_written_as_path(named):
-        return plan.model.path
+        return path
     if isinstance(followed, Mapping) and KEY in followed and followed.get("model"):
-        return plan.model.path  # a derived card names the repository of the weights
+        return path  # a derived card names the repository of the weights
     is_config = PurePosixPath(named).suffix == ".json"
     return _directory(posixpath.dirname(named) if is_config else named, view.spec)
 

@@ -306,10 +306,10 @@ def _batches(facts: Facts) -> Kind:
 
     So are those of an optimizer that steps at each micro batch, and the answers that are generated.
     """
-    grpo = facts.spec.objective.grpo
-    if grpo is None and facts.spec.train.optimizer.name not in STEPS_IN_BACKWARD:
+    answered = facts.spec.objective.answered
+    if answered is None and facts.spec.train.optimizer.name not in STEPS_IN_BACKWARD:
         return []
-    group = facts.pinned("generation.samples", grpo.samples) if grpo else 1
+    group = facts.pinned("generation.samples", answered.samples) if answered else 1
     given = facts.pinned("batch.global", facts.spec.batch.global_) or _BATCHES[0] + 1
     cost = "a step takes {} samples; smaller steps are noisier"
     fewer = [n for n in _BATCHES if n < given and n % group == 0]

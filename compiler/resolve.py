@@ -48,7 +48,7 @@ from tunec.schemas.models.config_forms import read_since, stored_in
 from tunec.schemas.models.published_form import published_in
 from tunec.schemas.source import start_of
 from tunec.schemas.spec import DeviceChoice, InlineModel, Spec
-from tunec.schemas.spec_sections import ONE_NUMBER, Task
+from tunec.schemas.spec_sections import A_VALUE, ONE_NUMBER, Task
 from tunec.schemas.terms import FloatDtype
 
 PINNED: Final = "pinned by the spec"
@@ -93,9 +93,14 @@ def resolve(
     beyond = tuple(_beyond(pins, selection, hardware)) if spec.pin else ()
     if beyond:
         raise Unresolved(beyond)
+    of_values = partial(resolve_model, spec.critic or "", base, followed, A_VALUE)
+    critic = _attempt(of_values, "objective", faults) if spec.critic else None
+    if faults:
+        raise Unresolved(tuple(faults))
     return Facts(
         spec=spec,
         model=replace(model, calibration=calibration) if calibration else model,
+        critic=critic,
         cluster=hardware,
         devices=devices,
         selection=selection,
@@ -207,7 +212,7 @@ def _of_task(
         return words
     asked = for_task(_inner(facts), task)
     if not has_head(words.family, task.asked[0]):
-        at = "objective" if task is ONE_NUMBER else "task"
+        at = "objective" if task is ONE_NUMBER or task is A_VALUE else "task"
         said = f"{at} does not fit this model: no such head of {words.family} is known"
         hint, place = f"remove {at}, or choose another model", (Label("", path=at),)
         raise Unresolved((Diagnostic("E0802", "error", said, place, help=hint),))

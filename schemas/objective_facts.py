@@ -19,6 +19,10 @@ class ObjectiveFacts(Struct, frozen=True):
     """Whether the loss always asks a reference model."""
     generates: bool = False
     """Whether the trained model writes the answers."""
+    compares_answers: bool = False
+    """Whether the answers to one prompt are compared with each other."""
+    values: bool = False
+    """Whether a second model, the critic, is trained to give each token a value."""
     scores: bool = False
     """Whether the trained model gives each text one number, by a head of its own."""
     written_by: tuple[str, ...] = ()
@@ -28,7 +32,8 @@ class ObjectiveFacts(Struct, frozen=True):
 OBJECTIVES: Final[Mapping[ObjectiveKind, ObjectiveFacts]] = {
     "sft": ObjectiveFacts(),
     "dpo": ObjectiveFacts(("chosen", "rejected"), sequences=2, compares=True),
-    "grpo": ObjectiveFacts(("prompt",), generates=True),
+    "grpo": ObjectiveFacts(("prompt",), generates=True, compares_answers=True),
+    "ppo": ObjectiveFacts(("prompt",), generates=True, values=True, written_by=("verl",)),
     "reward": ObjectiveFacts(
         ("chosen", "rejected"), sequences=2, scores=True, written_by=("trl", "axolotl", "ms-swift")
     ),

@@ -30,19 +30,15 @@ class Dpo(Shape):
     adapters."""
 
 
-class Grpo(Shape):
-    """Train on answers that the model generates and a function rewards (arXiv 2402.03300)."""
+class _Answered(Shape):
+    """Train on answers that the model generates and a function rewards."""
 
     rewards: Annotated[tuple[str, ...], Field(min_length=1)]
     """Functions that reward an answer: names that the trainer knows, or dotted import paths."""
-    samples: Annotated[int, Field(ge=2, le=4096)] = 8
-    """Answers per prompt, which are compared with each other."""
     completion: Length = 256
     """Most tokens of an answer; `data.sequence` covers the prompt and the answer."""
     beta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Weight of the distance from a reference model; 0: no reference model."""
-    loss: GroupLoss | None = None
-    """How the loss of a group is averaged; when absent, the default of the trainer's release."""
     temperature: Positive = 1.0
     """Sampling temperature."""
     generator: Literal["transformers", "vllm_colocate", "sglang_colocate", "vllm_server"] | None = (
@@ -56,6 +52,45 @@ class Grpo(Shape):
     """Whether the engine frees that share during training; when absent, the trainer's default."""
     offload_training: bool = False
     """Whether weights and optimizer states move to the host while answers are generated."""
+
+
+class Grpo(_Answered):
+    """Train on answers that the model generates and a function rewards (arXiv 2402.03300)."""
+
+    samples: Annotated[int, Field(ge=2, le=4096)] = 8
+    """Answers per prompt, which are compared with each other."""
+    loss: GroupLoss | None = None
+    """How the loss of a group is averaged; when absent, the default of the trainer's release."""
+
+
+class Ppo(_Answered):
+    """Train on rewarded answers beside a critic, a second model that gives each token a value.
+
+    PPO with the advantages of arXiv 1506.02438 and the clipped loss of 1707.06347.
+    """
+
+    rewards: Annotated[tuple[str, ...], Field(min_length=1)] = ("default_compute_score",)
+    """Functions that reward an answer: names that the trainer knows, or dotted import paths; when
+    absent, verl's own function, which goes by the column `data_source`."""
+    samples: Annotated[int, Field(ge=1, le=4096)] = 1
+    """Answers per prompt."""
+    kl: Literal["reward", "loss"] = "reward"
+    """Where the distance from the reference counts, if `beta` is not 0."""
+    critic: str | None = None
+    """Weights of the critic: a catalogue name, or the path of a config.json or its directory; when
+    absent, those of the trained model. It gets a head of one number for each token."""
+    critic_learning_rate: Positive = 1e-5
+    """The critic's learning rate."""
+    gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Discount of later rewards."""
+    lam: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Lambda of the advantages: 1 takes whole returns, 0 the next value alone."""
+    epochs: Annotated[int, Field(ge=1, le=100)] = 1
+    """Times that both models are trained on the same answers."""
+    clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """How far the ratio of probabilities may leave 1 before the loss stays flat."""
+    value_clip: Positive = 0.5
+    """How far a value may leave the one before the update until the critic's loss stays flat."""
 
 
 class Reward(Shape):
@@ -73,6 +108,7 @@ class Objective(Shape):
     sft: Sft | None = None
     dpo: Dpo | None = None
     grpo: Grpo | None = None
+    ppo: Ppo | None = None
     reward: Reward | None = None
 
     @model_validator(mode="after")
@@ -83,10 +119,15 @@ class Objective(Shape):
         return self
 
     @property
+    def answered(self) -> Grpo | Ppo | None:
+        """What is given of an objective whose answers the model generates; None for others."""
+        return self.grpo or self.ppo
+
+    @property
     def kind(self) -> ObjectiveKind:
         """The objective that is given."""
         return next(kind for kind in OBJECTIVES if getattr(self, kind) is not None)
 
 
-ObjectiveName = Literal["sft", "dpo", "reward"]
+ObjectiveName = Literal["sft", "dpo", "ppo", "reward"]
 """Objectives that need no options."""

@@ -297,8 +297,8 @@ class Spec(Shape):
         Objective,
         BeforeValidator(_method_by_name, json_schema_input_type=ObjectiveName | Objective),
     ] = Objective.model_construct(sft=Sft.model_construct())
-    """sft, dpo, grpo or reward, by name or with options: given texts, preferred answers, rewarded
-    answers, or a model that rewards answers."""
+    """sft, dpo, grpo, ppo or reward, by name or with options: given texts, preferred answers,
+    rewarded answers, or a model that rewards answers."""
     data: Annotated[Data, _short_for("train", DataPath | Data)]
     """The training data: its path alone, or with further facts."""
     evaluation: Evaluation = Evaluation.model_construct()
@@ -352,6 +352,12 @@ class Spec(Shape):
         """The head that the task asks for, or else the objective; None: the one of the config."""
         scores = OBJECTIVES[self.objective.kind].scores
         return ONE_NUMBER if self.task is None and scores else self.task
+
+    @property
+    def critic(self) -> str | InlineModel | None:
+        """The weights that PPO's critic starts from; None: no critic is trained."""
+        asked = self.objective.ppo
+        return None if asked is None else asked.critic or self.model
 
 
 SHORTHANDS: Final[Mapping[tuple[str, ...], str]] = {

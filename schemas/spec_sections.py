@@ -97,6 +97,8 @@ class Task(Shape):
 
 ONE_NUMBER: Final = Task.model_construct(sequence_classification=Labels.model_construct(labels=1))
 """The head of a reward model: one number for each sequence."""
+A_VALUE: Final = Task.model_construct(token_classification=Labels.model_construct(labels=1))
+"""The head of a critic: one number for each token."""
 
 
 class Answers(Shape):

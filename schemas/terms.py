@@ -68,7 +68,7 @@ LossScaling = Literal["none", "dynamic"]
 LossPath = Literal["full", "fused", "chunked"]
 """How logits become a loss: all at once; by Liger's fused linear cross entropy (arXiv 2410.10989);
 or in chunks, as in TRL's trainers."""
-ObjectiveKind = Literal["sft", "dpo", "grpo", "reward"]
+ObjectiveKind = Literal["sft", "dpo", "grpo", "ppo", "reward"]
 Reference = Literal["none", "resident", "base", "precomputed"]
 """The reference of a preference method: none; a second model beside the trained one; the trained
 one without its adapters; or values computed before training."""
@@ -78,6 +78,9 @@ the two of APO (2408.06266)."""
 GroupLoss = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
 """How the loss of a group of answers is averaged: by answer (arXiv 2402.03300), over the tokens of
 a local batch, by a fixed length (2503.20783), or over those of the whole batch (2503.14476)."""
+KlPlace = Literal["none", "reward", "loss"]
+"""Where the distance from the reference counts: in the reward of each token (arXiv 2203.02155), or
+in the loss beside the reward (2402.03300)."""
 Predictions = Literal["loss", "logits", "answers"]
 """What evaluation computes for a batch: its loss; its logits, kept for a metric; or generated
 answers."""

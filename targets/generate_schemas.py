@@ -22,7 +22,7 @@ import tunec.schemas
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
 from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import LATER, ConsumerSet, releases
-from tunec.schemas.objective_facts import OBJECTIVES
+from tunec.targets.huggingface.methods import METHODS
 
 FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
 _CONSUMERS: Final = (
@@ -53,7 +53,6 @@ STEMS: Final[Mapping[str, str]] = {
 }
 _WITH_DEFAULTS: Final = ("TrainingArguments", "SFTConfig", "LoraConfig")
 
-_METHODS: Final = tuple(OBJECTIVES)
 """The scripts of TRL whose files have a schema."""
 
 _WITH_DEFAULT: Final = (
@@ -67,7 +66,7 @@ _NAMING: Final = "ms-swift"
 _PROGRAMS: Final = ("train_sft", "train_dpo", "train_rm", "train_ppo_ray")
 """The programs of OpenRLHF whose flags have a schema."""
 
-_OF_PARTS: Final = {"trl": ("method", _METHODS), "openrlhf": ("program", _PROGRAMS)}
+_OF_PARTS: Final = {"trl": ("method", METHODS), "openrlhf": ("program", _PROGRAMS)}
 """For each consumer whose parts have schemas: its term for a part, and the parts."""
 
 _REWARDED: Final = "ppo_trainer"
@@ -206,9 +205,9 @@ def _add_class(found: Documents, told: ConsumerAnswers, name: str, stem: str) ->
 
 def trl_documents(told: Sequence[ConsumerAnswers]) -> Documents:
     """The schema of each script's file, with an index from releases to schemas."""
-    found: Documents = {"trl/index.json": {method: {} for method in _METHODS}}
+    found: Documents = {"trl/index.json": {method: {} for method in METHODS}}
     for each in told:
-        for method in _METHODS if each.known.consumer == "trl" else ():
+        for method in METHODS if each.known.consumer == "trl" else ():
             schema = each.answers[method]
             if schema is not None:
                 name = f"{method}-{each.known.version}.json"

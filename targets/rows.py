@@ -49,6 +49,16 @@ def is_rewarded(plan: Plan) -> bool:
     return plan.objective.kind == "grpo"
 
 
+def writes_answers(plan: Plan) -> bool:
+    """Whether the model is trained on answers that it generates (GRPO, PPO)."""
+    return OBJECTIVES[plan.objective.kind].generates
+
+
+def has_critic(plan: Plan) -> bool:
+    """Whether a second model is trained to give each token a value (PPO)."""
+    return OBJECTIVES[plan.objective.kind].values
+
+
 def is_of_pairs(plan: Plan) -> bool:
     """Whether the model is trained on pairs of answers (DPO)."""
     return plan.objective.kind == "dpo"

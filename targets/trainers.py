@@ -18,7 +18,7 @@ def supervised(trainer: str) -> Mapping[str, Cannot]:
     """The refusals of a trainer that only does SFT, with the loss from all logits at once."""
     alone = f"{trainer} trains towards given texts, and nothing else"
     logits = f"{trainer} computes all logits at once"
-    answers = (slot for slot in SLOTS if slot.startswith(("objective.", "generation.")))
+    answers = (slot for slot in SLOTS if slot.startswith(("objective.", "generation.", "ppo.")))
     return {
         "adapter.merge": Cannot("a script of the user's own merges, when training is done"),
         **{slot: Cannot(alone) for slot in answers},
@@ -75,7 +75,7 @@ def beside_fsdp_and_rewards() -> Mapping[str, Cannot]:
     """Refusals of the slots that have no effect without FSDP and without DPO or GRPO."""
     untouched = Cannot("it has no effect under this objective")
     engine = Cannot("another engine is used")
-    answers = ("objective.", "generation.")
+    answers = ("objective.", "generation.", "ppo.")
     return {
         **{slot: untouched for slot in SLOTS if slot.startswith(answers)},
         **{slot: engine for slot in SLOTS if slot.startswith("fsdp.")},

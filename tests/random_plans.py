@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.plans import BASE
 
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.slots import SLOTS
 from tunec.schemas.data_paths import FORMATS
 from tunec.schemas.terms import BESIDE_TRAINING, VISIBLE
 
@@ -214,6 +215,14 @@ def _adapter(draw: st.DrawFn, values: Values) -> Values:
     }
 
 
+_WITHOUT_CRITIC: Values = {
+    **dict.fromkeys((path for path in SLOTS if path.startswith("ppo.")), 0.0),
+    "ppo.critic": "",
+    "ppo.epochs": 0,
+    "ppo.kl": "none",
+}
+
+
 @st.composite
 def _objective(draw: st.DrawFn, values: Values) -> Values:
     nothing: Values = {"engine": "none", "samples": 0, "prompt": 0, "completion": 0}
@@ -249,6 +258,7 @@ def _objective(draw: st.DrawFn, values: Values) -> Values:
     return {
         **{f"objective.{name}": value for name, value in found.items()},
         **{f"generation.{name}": value for name, value in written.items()},
+        **_WITHOUT_CRITIC,
         "loss.path": draw(st.sampled_from(("full", "fused", "chunked"))),
     }
 

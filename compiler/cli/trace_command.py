@@ -59,6 +59,8 @@ def beside(result: Planned) -> Comparison:
     """
     if result.memory is None:
         raise Untraceable("there is no plan to trace")
+    if result.memory.workload.critic is not None:
+        raise Untraceable("the critic of PPO has turns with the model, which are not traced")
     subject = subject_of(result, result.memory)
     absent = [name for name in needed(subject) if importlib.util.find_spec(name) is None]
     if absent:

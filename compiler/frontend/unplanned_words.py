@@ -62,10 +62,10 @@ UNPLANNED: Final[Mapping[str, tuple[str, str]]] = {
         ),
     ),
     **dict.fromkeys(
-        ("ppo", "orpo", "kto", "simpo", "cpo", "rloo", "pretrain", "cpt", "pt"),
+        ("orpo", "kto", "simpo", "cpo", "rloo", "pretrain", "cpt", "pt"),
         (
             "a method says which weights train; what they learn from is the objective",
-            "write `objective: sft`, `dpo`, `grpo` or `reward`: those can be planned",
+            "write `objective: sft`, `dpo`, `grpo`, `ppo` or `reward`: those can be planned",
         ),
     ),
     "rm": (
@@ -93,10 +93,10 @@ UNPLANNED_OBJECTIVES: Final[Mapping[str, tuple[str, str]]] = {
         ),
     ),
     **dict.fromkeys(
-        ("ppo", "rloo", "gspo", "remax", "reinforce_plus_plus", "online_dpo"),
+        ("rloo", "gspo", "remax", "reinforce_plus_plus", "online_dpo"),
         (
-            f"it is another way to learn from rewarded answers than grpo: {_NO_ACCOUNT}",
-            "write `objective: {{grpo: {{rewards: [...]}}}}`, or start your own script",
+            f"it is another way to learn from rewarded answers than grpo and ppo: {_NO_ACCOUNT}",
+            "write `objective: {{grpo: {{rewards: [...]}}}}`, `ppo`, or start your own script",
         ),
     ),
     **dict.fromkeys(

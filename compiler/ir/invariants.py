@@ -190,8 +190,8 @@ INVARIANTS = (
     ),
     Invariant(
         ("objective.kind", "generation.samples"),
-        "an answer is compared with at least one other to the same prompt",
-        lambda p: not _facts(p).generates or p.generation.samples >= 2,
+        "a prompt has an answer, which is compared with at least one other in a group",
+        lambda p: not _facts(p).generates or p.generation.samples >= 1 + _facts(p).compares_answers,
     ),
     Invariant(
         ("objective.kind", "generation.samples", "batch.global"),
@@ -218,6 +218,16 @@ INVARIANTS = (
             not (p.generation.engine_sleeps or p.generation.offload_training)
             or p.generation.engine in BESIDE_TRAINING
         ),
+    ),
+    Invariant(
+        ("objective.kind", "ppo.critic", "ppo.epochs"),
+        "PPO has a critic and trains on its answers at least once, and others have none",
+        lambda p: _facts(p).values == bool(p.ppo.critic) == (p.ppo.epochs > 0),
+    ),
+    Invariant(
+        ("objective.kind", "objective.beta", "ppo.kl"),
+        "PPO's distance from the reference counts somewhere exactly where its weight is above 0",
+        lambda p: (_facts(p).values and p.objective.beta > 0) == (p.ppo.kl != "none"),
     ),
     Invariant(
         ("evaluation.predictions", "evaluation.completion"),

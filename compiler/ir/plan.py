@@ -6,6 +6,7 @@ from typing import Any, Final, Self
 
 from msgspec import Struct
 
+from tunec.compiler.ir.answers import Generation, Ppo
 from tunec.compiler.ir.loop import Job, Runtime, Schedule
 from tunec.compiler.ir.slots import (
     GROUPS,
@@ -18,7 +19,6 @@ from tunec.compiler.ir.slots import (
     Devices,
     Evaluation,
     Fsdp,
-    Generation,
     Launch,
     Loss,
     Model,
@@ -72,6 +72,7 @@ class Plan(Struct, frozen=True):
     adapter: Adapter
     objective: Objective
     generation: Generation
+    ppo: Ppo
     evaluation: Evaluation
     loss: Loss
     optimizer: Optimizer
@@ -224,6 +225,12 @@ class Draft(Struct, frozen=True):
     def generation(self) -> Generation:
         """Decided by choose_objective."""
         group: Generation = self._group("generation")
+        return group
+
+    @property
+    def ppo(self) -> Ppo:
+        """Decided by choose_objective."""
+        group: Ppo = self._group("ppo")
         return group
 
     @property

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Struct
 
+from tunec.compiler.ir.answers import Generation, Ppo
 from tunec.compiler.ir.loop import Job, Runtime, Schedule
 from tunec.schemas.models.published_form import Published
 from tunec.schemas.terms import (
@@ -24,7 +25,6 @@ from tunec.schemas.terms import (
     FsdpPrefetch,
     FsdpSharding,
     FsdpWrap,
-    Generator,
     Launcher,
     LossOn,
     LossPath,
@@ -159,32 +159,17 @@ class Adapter(Struct, frozen=True):
 class Objective(Struct, frozen=True):
     """The training objective: given texts, preferred or rewarded answers, or rewards of answers."""
 
-    kind: Annotated[ObjectiveKind, "sft, dpo (arXiv 2305.18290), grpo (2402.03300) or reward"]
-    loss: Annotated[str, "the variant of its loss; `nll` for sft, `sigmoid` for reward"]
+    kind: Annotated[
+        ObjectiveKind, "sft, dpo (arXiv 2305.18290), grpo (2402.03300), ppo (1707.06347) or reward"
+    ]
+    loss: Annotated[
+        str, "the variant of its loss; `nll` for sft, `clipped` for ppo, `sigmoid` for reward"
+    ]
     beta: Annotated[float, "weight of the distance from the reference; 0: no reference"]
     reference: Annotated[
         Reference, "none, resident (a second model), base (adapters off) or precomputed"
     ]
-    rewards: Annotated[tuple[str, ...], "functions that reward an answer (grpo); none otherwise"]
-
-
-class Generation(Struct, frozen=True):
-    """Answers that the model writes during training; used for grpo alone."""
-
-    engine: Annotated[
-        Generator, "none, transformers, vllm_colocate, sglang_colocate or vllm_server"
-    ]
-    samples: Annotated[int, "answers to one prompt; 0: none are written", "samples"]
-    prompt: Annotated[int, "most tokens of a prompt", "tokens"]
-    completion: Annotated[int, "most tokens of an answer", "tokens"]
-    temperature: Annotated[float, "of sampling; 0: nothing is sampled"]
-    device_share: Annotated[
-        float, "share of each device's memory that vLLM or SGLang takes beside the training"
-    ]
-    engine_sleeps: Annotated[bool, "whether that share is free again while the model is trained"]
-    offload_training: Annotated[
-        bool, "whether weights and optimizer states wait on the host while answers are written"
-    ]
+    rewards: Annotated[tuple[str, ...], "functions that reward an answer (grpo, ppo); or none"]
 
 
 class Evaluation(Struct, frozen=True):
@@ -352,6 +337,7 @@ GROUPS: Final[dict[str, type[Any]]] = {
     "adapter": Adapter,
     "objective": Objective,
     "generation": Generation,
+    "ppo": Ppo,
     "evaluation": Evaluation,
     "loss": Loss,
     "optimizer": Optimizer,

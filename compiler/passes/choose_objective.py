@@ -7,7 +7,7 @@ from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, as_given, slot, spec
 from tunec.compiler.passes.defaults import VLLM_SHARE
 from tunec.compiler.releases import parsed, row_at
-from tunec.schemas.objectives import Dpo, Grpo
+from tunec.schemas.objectives import Dpo, Grpo, Ppo
 from tunec.schemas.terms import BESIDE_TRAINING, GroupLoss
 
 _USUAL_GROUP_LOSSES: Final[tuple[tuple[str, GroupLoss], ...]] = (
@@ -27,6 +27,9 @@ def choose_objective(facts: Facts, draft: Draft) -> Outcome:
     if objective.grpo is not None or kind == "grpo":
         _grpo(scribe, draft, objective.grpo or Grpo(rewards=("accuracy_reward",)))
         _answers_in_text(scribe, draft, "GRPO")
+    elif objective.ppo is not None or kind == "ppo":
+        _ppo(scribe, draft, objective.ppo or Ppo())
+        _answers_in_text(scribe, draft, "PPO")
     elif objective.dpo is not None or kind == "dpo":
         _dpo(scribe, draft, objective.dpo or Dpo())
         _answers_in_text(scribe, draft, "DPO")
@@ -93,9 +96,51 @@ def _references(*, adapted: bool, doubles: bool) -> list[Option]:
 
 
 def _grpo(scribe: Scribe, draft: Draft, asked: Grpo) -> None:
-    why = "as the spec has it"
     loss = asked.loss or _usual_loss(scribe.facts.versions.get("trl"))
-    _say(scribe, why, kind="grpo", loss=loss, beta=asked.beta, rewards=asked.rewards)
+    _rewarded(scribe, draft, asked, loss)
+    _trains_no_critic(scribe, "answers are compared within their group")
+
+
+def _ppo(scribe: Scribe, draft: Draft, asked: Ppo) -> None:
+    """Decide PPO, whose critic starts from given weights and is trained in full."""
+    _rewarded(scribe, draft, asked, "clipped")
+    model = scribe.facts.critic or scribe.facts.model
+    _say(
+        scribe,
+        "as the spec has it",
+        "ppo",
+        critic=model.path,
+        kl=asked.kl if scribe.facts.pinned("objective.beta", asked.beta) > 0 else "none",
+        **{name: getattr(asked, name) for name in _OF_PPO},
+    )
+    if scribe.facts.critic is None:
+        scribe.error(
+            "E0804",
+            "a pin alone gives PPO no critic",
+            scribe.place("objective.kind", "objective"),
+            help="set `objective: ppo`",
+        )
+    if draft.model.kind != "causal-lm":
+        scribe.error(
+            "E0804",
+            f"the critic of PPO is planned for models of text alone; this one is "
+            f"{draft.model.kind}",
+            scribe.place("objective.kind", "objective"),
+            help="train a model of text alone, or set `objective: {grpo: {rewards: [...]}}`",
+        )
+
+
+_OF_PPO: Final = ("critic_learning_rate", "gamma", "lam", "epochs", "clip", "value_clip")
+
+
+def _trains_no_critic(scribe: Scribe, why: str) -> None:
+    nothing = {name: 0 if name == "epochs" else 0.0 for name in _OF_PPO}
+    _say(scribe, why, "ppo", critic="", kl="none", **nothing)
+
+
+def _rewarded(scribe: Scribe, draft: Draft, asked: Grpo | Ppo, loss: str) -> None:
+    why = "as the spec has it"
+    _say(scribe, why, kind=_named(asked), loss=loss, beta=asked.beta, rewards=asked.rewards)
     own = "base" if draft.adapter.kind != "none" else "resident"
     reference = own if scribe.facts.pinned("objective.beta", asked.beta) > 0 else "none"
     told = f"beta is {asked.beta:g}" + (", and adapters can be turned off" * (reference == "base"))
@@ -118,7 +163,12 @@ def _grpo(scribe: Scribe, draft: Draft, asked: Grpo) -> None:
     _check_group(scribe, draft, asked, completion)
 
 
-def _generator(scribe: Scribe, asked: Grpo) -> Any:
+def _named(asked: Grpo | Ppo) -> str:
+    """The field of a spec that holds these options."""
+    return "ppo" if isinstance(asked, Ppo) else "grpo"
+
+
+def _generator(scribe: Scribe, asked: Grpo | Ppo) -> Any:
     """The engine that generates answers; by default transformers."""
     return scribe.facts.pinned("generation.engine", asked.generator or "transformers")
 
@@ -130,13 +180,13 @@ def _usual_loss(trl: str | None) -> GroupLoss:
     return _USUAL_GROUP_LOSSES[-1][1]
 
 
-def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> None:
+def _check_group(scribe: Scribe, draft: Draft, asked: Grpo | Ppo, completion: int) -> None:
     if 0 < draft.data.sequence <= completion:
         scribe.error(
             "E0804",
             f"an answer of {completion} tokens leaves no room for the prompt in a sequence of "
             f"{draft.data.sequence}",
-            scribe.place("generation.completion", "objective.grpo"),
+            scribe.place("generation.completion", f"objective.{_named(asked)}"),
             help="raise data.sequence, which holds both, or shorten the answer",
         )
     _check_share(scribe, asked)
@@ -158,7 +208,7 @@ def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> 
         )
 
 
-def _check_share(scribe: Scribe, asked: Grpo) -> None:
+def _check_share(scribe: Scribe, asked: Grpo | Ppo) -> None:
     """Check the fields that concern a generation engine on the training devices."""
     given = {
         "device_share": asked.device_share is not None,
@@ -171,7 +221,7 @@ def _check_share(scribe: Scribe, asked: Grpo) -> None:
             scribe.error(
                 "E0804",
                 f"{name} does not apply to {engine}",
-                f"objective.grpo.{name}",
+                f"objective.{_named(asked)}.{name}",
                 help=f"remove {name}, or use vllm_colocate",
             )
 
@@ -205,16 +255,16 @@ def _unpacked(scribe: Scribe, draft: Draft) -> None:
         )
 
 
-def _say(scribe: Scribe, why: str, **values: Any) -> None:
+def _say(scribe: Scribe, why: str, group: str = "objective", /, **values: Any) -> None:
     for name, value in values.items():
-        scribe.say(f"objective.{name}", value, why, spec("objective"))
+        scribe.say(f"{group}.{name}", value, why, spec("objective"))
 
 
 def _writes_nothing(scribe: Scribe, why: str) -> None:
+    _trains_no_critic(scribe, why)
     nothing = {"samples": 0, "prompt": 0, "completion": 0, "temperature": 0.0, "device_share": 0.0}
     _generation(scribe, why, engine="none", **nothing, engine_sleeps=False, offload_training=False)
 
 
 def _generation(scribe: Scribe, why: str, **values: Any) -> None:
-    for name, value in values.items():
-        scribe.say(f"generation.{name}", value, why, spec("objective"))
+    _say(scribe, why, "generation", **values)

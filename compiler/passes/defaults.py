@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from tunec.schemas.objectives import Dpo, Grpo
+from tunec.schemas.objectives import Dpo, Grpo, Ppo
 from tunec.schemas.shape import Shape
 from tunec.schemas.spec import Lora, Optimizer, Qlora, Train
 from tunec.schemas.terms import OptimizerName
@@ -102,6 +102,7 @@ VLLM_SHARE: Final = Default(
     "trl 0.18.2 to 1.16.0 trainer/grpo_config.py `vllm_gpu_memory_utilization`",
 )
 _GRPO: Final = "trainer/grpo_config.py"
+_VERL: Final = "verl 0.8.0 to 0.9.1 trainer/config/"
 
 OF_ANSWERS: Final = (
     Default("objective.beta", _of(Dpo, "beta"), "DPO", "trl 0.8.6 to 1.16.0 trainer/dpo_config.py"),
@@ -117,12 +118,27 @@ OF_ANSWERS: Final = (
         "generation.temperature", _of(Grpo, "temperature"), "GRPO", f"trl 0.25.1 to 1.16.0 {_GRPO}"
     ),
     Default("objective.loss", "the trainer's own", "GRPO", f"dapo in trl 1.16.0 {_GRPO}"),
+    *(
+        Default(slot, _of(Ppo, slot.rpartition(".")[2]), "PPO", source)
+        for slot, source in (
+            ("objective.beta", f"{_VERL}ppo_trainer.yaml: `use_kl_in_reward` is off"),
+            ("generation.samples", f"{_VERL}rollout/rollout.yaml `n`"),
+            ("generation.completion", "as of GRPO"),
+            ("generation.temperature", f"{_VERL}rollout/rollout.yaml"),
+            ("ppo.critic_learning_rate", f"{_VERL}critic/critic.yaml"),
+            ("ppo.gamma", f"{_VERL}ppo_trainer.yaml"),
+            ("ppo.lam", f"{_VERL}ppo_trainer.yaml"),
+            ("ppo.epochs", f"{_VERL}actor/actor.yaml `ppo_epochs`"),
+            ("ppo.clip", f"{_VERL}actor/actor.yaml `clip_ratio`"),
+            ("ppo.value_clip", f"{_VERL}critic/critic.yaml `cliprange_value`"),
+        )
+    ),
 )
 
 # ── how fast ─────────────────────────────────────────────────────────────────────────────────────
 
 Method = Literal["full", "adapter"]
-Aim = Literal["language", "diffusion", "dpo", "grpo", "reward"]
+Aim = Literal["language", "diffusion", "dpo", "grpo", "ppo", "reward"]
 
 
 class Rate(Struct, frozen=True):
@@ -150,6 +166,7 @@ class Rate(Struct, frozen=True):
 
 _PEFT_AND_TRL: Final = "trl 1.16 docs/source/peft_integration.md, 'Learning Rate Considerations'"
 _REWARDS: Final = "trl 0.28.0 examples/scripts/reward_modeling.py: a model of 0.5B"
+_PPO: Final = "verl 0.9.0 examples/ppo_trainer/run_qwen3_8b_fsdp.sh `ACTOR_LR`"
 _LLAMA_3: Final = "arXiv 2407.21783 (Llama 3), section 4.1.3: the largest models, at 1e-5"
 
 RATES: Final = (
@@ -170,6 +187,8 @@ RATES: Final = (
     Rate("adapter", "dpo", 0, 5e-6, _PEFT_AND_TRL),
     Rate("full", "grpo", 0, 1e-6, _PEFT_AND_TRL),
     Rate("adapter", "grpo", 0, 1e-5, _PEFT_AND_TRL),
+    Rate("full", "ppo", 0, 1e-6, _PPO),
+    Rate("adapter", "ppo", 0, 3e-5, "verl 0.9.0 docs/advance/ppo_lora.rst: 3B, rank 64"),
     Rate("full", "reward", 0, 1e-5, _REWARDS),
     Rate("adapter", "reward", 0, 1e-4, _REWARDS),
 )

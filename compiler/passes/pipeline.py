@@ -79,9 +79,9 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     Pass(
         "choose-objective",
         ("model", "data", "adapter"),
-        ("objective", "generation"),
+        ("objective", "generation", "ppo"),
         choose_objective,
-        ("model", "spec.objective", "spec.batch", "spec.model_fields_set", "versions"),
+        ("model", "critic", "spec.objective", "spec.batch", "spec.model_fields_set", "versions"),
         heeds=("batch.global",),
     ),
     Pass(
@@ -109,7 +109,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         "fit",
         (
             *("devices", "data", "precision", "quantization", "attention", "adapter"),
-            *("objective", "generation", "evaluation", "loss", "optimizer"),
+            *("objective", "generation", "ppo", "evaluation", "loss", "optimizer"),
         ),
         FIT_GROUPS,
         fit,
@@ -118,7 +118,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         "schedule-training",
         (
             *("model", "devices", "data", "precision", "quantization", "attention", "adapter"),
-            *("objective", "generation", "evaluation", "loss", "optimizer", *FIT_GROUPS),
+            *("objective", "generation", "ppo", "evaluation", "loss", "optimizer", *FIT_GROUPS),
         ),
         ("schedule",),
         schedule_training,
@@ -146,7 +146,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         "plan-job",
         (
             *("model", "devices", "data", "precision", "quantization", "attention", "adapter"),
-            *("objective", "generation", "evaluation", "loss", "optimizer", *FIT_GROUPS),
+            *("objective", "generation", "ppo", "evaluation", "loss", "optimizer", *FIT_GROUPS),
             *("schedule", "runtime"),
         ),
         ("job",),

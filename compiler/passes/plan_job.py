@@ -116,12 +116,13 @@ def _run(facts: Facts, draft: Draft) -> Run | None:
 def run_of(decided: Draft | Plan, steps: int, step_seconds: float, encoding: float = 0.0) -> Run:
     """What a run of this many steps does besides the steps; the number may be an estimate."""
     each = decided.schedule.save_steps
+    critic = decided.model.parameters if decided.ppo.critic else 0  # as a rule it is as large
     return Run(
         steps=steps,
         step_seconds=step_seconds,
         saves=steps // each if each else round(decided.schedule.epochs or 1),
-        trained=decided.adapter.trainable_parameters,
-        weights=_HALF * decided.model.parameters,
+        trained=decided.adapter.trainable_parameters + critic,
+        weights=_HALF * (decided.model.parameters + critic),
         encoding=encoding,
     )
 

@@ -33,6 +33,7 @@ from tunec.compiler.rehearse.shrink import (
 )
 from tunec.compiler.verify.contract import Case
 from tunec.compiler.verify.delivery import values_of
+from tunec.schemas.objective_facts import OBJECTIVES
 
 FILES: Final[Mapping[str, tuple[str, ...]]] = {"huggingface": (TRAINING,), "trl": SCRIPTED}
 """The targets that can be rehearsed, and their files that may hold the Trainer's arguments."""
@@ -173,8 +174,11 @@ def _refuse(case: Case, config: Mapping[str, Any]) -> None:
         # 0.30.1 to 1.15.0 state.py `AcceleratorState.__init__`: MULTI_CPU is none of the types for
         # which the plugin or ACCELERATE_USE_FSDP is looked at
         raise Unrehearsable("FSDP is not rehearsed: accelerate cannot run it on a CPU")
-    if plan.objective.kind == "grpo":
-        raise Unrehearsable("GRPO is not rehearsed: the model would have to generate answers")
+    if OBJECTIVES[plan.objective.kind].generates:
+        raise Unrehearsable(
+            f"{plan.objective.kind.upper()} is not rehearsed: the model would have to generate "
+            "answers"
+        )
     if plan.parallel.tensor > 1 or plan.parallel.sequence > 1:
         raise Unrehearsable("only data parallel ranks are rehearsed")
 

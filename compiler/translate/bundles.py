@@ -112,7 +112,7 @@ class _Moved(Struct, frozen=True):
 
     def slots(self, values: Mapping[str, Any], bundle: OpenedBundle) -> Iterator[tuple[str, Any]]:
         for slot, value in values.items():
-            if slot == "model.path" and value and is_written_as_path(value):
+            if slot in ("model.path", "ppo.critic") and value and is_written_as_path(value):
                 yield slot, self._directory(value)
             elif slot in ("data.train", "data.evaluation") and value:
                 yield slot, self._data(value)

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from tunec.schemas.objective_facts import OBJECTIVES
+
 Values = Mapping[str, Any]
 """Known slots by path."""
 
@@ -69,14 +71,22 @@ _METHODS: Final[Mapping[str, str]] = {
 }
 """The method by the storage of the base under an adapter."""
 _DPO: Final[Mapping[str, str]] = {"beta": "objective.beta", "loss": "objective.loss"}
+_ANSWERS: Final[Mapping[str, str]] = {
+    "samples": "generation.samples",
+    "completion": "generation.completion",
+    "temperature": "generation.temperature",
+    "generator": "generation.engine",
+}
 _OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "dpo": _DPO,
-    "grpo": {
-        **_DPO,
-        "samples": "generation.samples",
-        "completion": "generation.completion",
-        "temperature": "generation.temperature",
-        "generator": "generation.engine",
+    "grpo": {**_DPO, **_ANSWERS},
+    "ppo": {
+        "beta": "objective.beta",
+        **_ANSWERS,
+        **{
+            name: f"ppo.{name}"
+            for name in ("gamma", "lam", "epochs", "clip", "value_clip", "critic_learning_rate")
+        },
     },
     "reward": {},
 }
@@ -168,15 +178,25 @@ def _objective(values: Values) -> Iterator[Intent]:
     yield Intent(("objective", kind), {}, ("objective.kind",), is_told=True)
     for name, slot in _OPTIONS[kind].items():
         yield from _alone(values, slot, f"objective.{kind}.{name}")
-    if kind == "grpo":
-        rewards = values.get("objective.rewards")
+    if OBJECTIVES[kind].generates:
+        rewards, at = values.get("objective.rewards"), f"objective.{kind}"
         if rewards:
-            yield from _alone(values, "objective.rewards", "objective.grpo.rewards", is_told=True)
+            yield from _alone(values, "objective.rewards", f"{at}.rewards", is_told=True)
         if values.get("generation.device_share"):
             for name in ("device_share", "engine_sleeps", "offload_training"):
-                yield from _alone(values, f"generation.{name}", f"objective.grpo.{name}")
+                yield from _alone(values, f"generation.{name}", f"{at}.{name}")
+        yield from _critic(values)
     elif values.get("objective.reference") in ("resident", "precomputed"):
         yield from _alone(values, "objective.reference", "objective.dpo.reference")
+
+
+def _critic(values: Values) -> Iterator[Intent]:
+    """What PPO has of its own; a critic that starts as the model does needs no field."""
+    if values.get("ppo.kl") not in (None, "none"):
+        yield from _alone(values, "ppo.kl", "objective.ppo.kl")
+    critic = values.get("ppo.critic")
+    if critic and critic != values.get("model.path"):
+        yield from _alone(values, "ppo.critic", "objective.ppo.critic", is_told=True)
 
 
 def _evaluation(values: Values) -> Iterator[Intent]:

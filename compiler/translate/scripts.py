@@ -176,7 +176,7 @@ _WITHOUT_PLAN: Final[Mapping[str, tuple[str, str, str]]] = {
     "openrlhf-ppo": (
         "openrlhf.cli.train_ppo_ray",
         "Ray places actor, reference, critic and rewards on devices of their own: there is no plan",
-        "write a spec with `objective: grpo` for `trl`, `ms-swift` or `verl`",
+        "write a spec with `objective: ppo` for `verl`, or grpo for `trl`, `ms-swift` or `verl`",
     ),
 }
 """Kinds of flags that rules check and no slots express: program, reason, and alternative."""

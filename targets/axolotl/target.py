@@ -203,7 +203,9 @@ _CANNOT: Final = {
     **beside_fsdp_and_rewards(),
     **evaluating_by_loss("Axolotl"),
     "objective.kind": Cannot(
-        "other methods are no objective of a plan", True, ("sft", "dpo", "grpo", "reward")
+        "it trains no critic, and other methods are no objective of a plan",
+        True,
+        ("sft", "dpo", "grpo", "reward"),
     ),
     "generation.prompt": Cannot("from 0.15 on the data bounds the prompts"),
     "generation.offload_training": Cannot(

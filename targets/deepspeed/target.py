@@ -42,7 +42,7 @@ _BY_LAUNCH = (
     *("launch.launcher", "launch.environment", "launch.script"),
 )
 _UNTOUCHED = "it has no effect in this plan"
-_OBJECTIVES = ("objective.", "generation.", "evaluation.", "loss.")
+_OBJECTIVES = ("objective.", "generation.", "ppo.", "evaluation.", "loss.")
 
 _CANNOT: Final = {
     **BY_CLUSTER,

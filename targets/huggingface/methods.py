@@ -11,6 +11,8 @@ from tunec.targets.huggingface.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.huggingface.packages import TRL
 
 Method = ObjectiveKind
+METHODS: Final[tuple[Method, ...]] = ("sft", "dpo", "grpo", "reward")
+"""The objectives that TRL has a script for: trl 1.16.0 scripts; none trains a critic."""
 
 _SFT: Final = frozenset(
     {

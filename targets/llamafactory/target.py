@@ -220,7 +220,8 @@ _CANNOT: Final = {
     **beside_fsdp_and_rewards(),
     "objective.kind": Cannot(
         "of its stages tunec plans sft and dpo: `rm` computes all logits, in fp32 too, beside the "
-        "value head that it trains, of which no account is kept, and none is GRPO",
+        "value head that it trains, of which no account is kept; the critic of `ppo` is a head on "
+        "the trained model itself, beside a reward model; and none is GRPO",
         True,
         ("sft", "dpo"),
     ),

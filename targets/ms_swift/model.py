@@ -40,7 +40,8 @@ _LOSSES: Final[Mapping[Any, tuple[tuple[str, ...], str, float]]] = {
 
 def _write_objective(plan: Plan) -> Mapping[str, Json]:
     """Write the method; without `rlhf_type` the file is one for `swift sft`."""
-    return {} if is_supervised(plan) else {KIND: METHODS[plan.objective.kind]}
+    word = METHODS.get(plan.objective.kind)
+    return {} if word is None else {KIND: word}
 
 
 def _write_beta(plan: Plan) -> Mapping[str, Json]:
@@ -73,7 +74,7 @@ def _write_loss(plan: Plan) -> Mapping[str, Json]:
     if is_supervised(plan):
         return {}
     named = {} if scores_texts(plan) else {"loss_type": plan.objective.loss}
-    return {KIND: METHODS[plan.objective.kind], **named}
+    return {**_write_objective(plan), **named}
 
 
 def _loss(found: Mapping[str, Json]) -> Mapping[str, Any]:

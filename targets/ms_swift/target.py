@@ -157,7 +157,10 @@ _CANNOT: Final = {
     **beside_fsdp_and_rewards(),
     **evaluating_by_loss("ms-swift"),
     "objective.kind": Cannot(
-        "other methods are no objective of a plan", True, ("sft", "dpo", "grpo", "reward")
+        "its `ppo` takes a reward model and no function, and its critic starts as that model; "
+        "other methods are no objective of a plan",
+        True,
+        ("sft", "dpo", "grpo", "reward"),
     ),
     "model.kind": Cannot(
         "its classifiers (task_type seq_cls) are not planned: the target huggingface writes the "

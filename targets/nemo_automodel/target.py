@@ -115,7 +115,7 @@ _WARMUP: Final = 10
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     """Pin FSDP 2 on several devices, torchrun, names of layers, and a warmup in steps."""
-    if spec.objective.dpo is not None or spec.objective.grpo is not None:
+    if spec.objective.dpo is not None or spec.objective.answered is not None:
         return {}  # refused by the objective, and not for want of a layout
     starts = {} if spec.launcher else {"launch.launcher": "torchrun"}
     is_open = spec.train.steps is None and spec.data.samples is None

@@ -3,7 +3,7 @@
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.targets.rows import splits_groups
+from tunec.targets.rows import is_rewarded, splits_groups
 from tunec.targets.scripts.refusals import Refusal, seen_by_own_classes
 from tunec.targets.scripts.trl_rewards import OWN_REWARDS
 
@@ -16,7 +16,7 @@ _OWN_REWARDS: Final = (*OWN_REWARDS, "get_soft_overlong_punishment")
 
 
 def _rewards_by_nobody(plan: Plan) -> bool:
-    names = plan.objective.rewards
+    names = plan.objective.rewards if is_rewarded(plan) else ()
     return any(":" in each or ("." not in each and each not in _OWN_REWARDS) for each in names)
 
 

@@ -22,7 +22,7 @@ from tunec.targets.huggingface.card_file import card_of
 from tunec.targets.huggingface.counting import counting
 from tunec.targets.huggingface.datasets import CANNOT_LOAD
 from tunec.targets.huggingface.leaves import LEAVES
-from tunec.targets.huggingface.methods import Method, method_of
+from tunec.targets.huggingface.methods import METHODS, Method, method_of
 from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
 from tunec.targets.huggingface.sft import SFT
 from tunec.targets.huggingface.target import CANNOT, compute_dtype
@@ -73,7 +73,10 @@ _KINDS: Final = ("causal-lm", "vision-language")
 _UNTOUCHED: Final = Cannot("it has no effect under this objective")
 _CANNOT: Final = {
     **CANNOT,
-    **{slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation."))},
+    **{
+        slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation.", "ppo."))
+    },
+    "objective.kind": Cannot("none of its scripts trains a critic", True, METHODS),
     **evaluating_by_loss("TRL"),
     **CANNOT_LOAD,
     **reading_formats(

@@ -16,10 +16,9 @@ from tunec.compiler.verify.contract import (
     taken,
 )
 from tunec.schemas.frozen import replace
-from tunec.schemas.objective_facts import OBJECTIVES
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.huggingface.cards import card_program
-from tunec.targets.huggingface.methods import Method
+from tunec.targets.huggingface.methods import METHODS, Method
 from tunec.targets.huggingface.verify import (
     SCRIPT,
     SECONDS,
@@ -30,7 +29,7 @@ from tunec.targets.huggingface.verify import (
     script_question,
 )
 
-_FILES: Final[Mapping[Method, str]] = {method: f"{method}.yaml" for method in OBJECTIVES}
+_FILES: Final[Mapping[Method, str]] = {method: f"{method}.yaml" for method in METHODS}
 _LORA: Final[Mapping[str, str]] = {
     "target_modules": "lora_target_modules",
     "modules_to_save": "lora_modules_to_save",

@@ -94,11 +94,8 @@ LEAVES: Final = (
     ),
 )
 """What TRL does without keys of the SFT trainer."""
-REWARDED_LEAVES: Final = (
-    *_ONLY_HERE,
+_OF_ANSWERS: Final = (
     *_STARTING,
-    *_each(("critic",), "a critic is trained by `algorithm.adv_estimator: gae` alone"),
-    gone("algorithm.kl_ctrl", YAML, "it belongs to `algorithm.use_kl_in_reward`"),
     *_each(
         (
             *(f"{part}.log_prob_micro_batch_size" for part in (ROLLOUT, REFERENCE)),
@@ -165,4 +162,30 @@ REWARDED_LEAVES: Final = (
         "checkpoints hold weights and what a run continues with",
     ),
 )
+REWARDED_LEAVES: Final = (
+    *_ONLY_HERE,
+    *_each(("critic",), "a critic is trained by `algorithm.adv_estimator: gae` alone"),
+    gone("algorithm.kl_ctrl", YAML, "it belongs to `algorithm.use_kl_in_reward`"),
+    *_OF_ANSWERS,
+)
 """What TRL does without keys of `main_ppo`."""
+VALUED_LEAVES: Final = (
+    *_OF_ANSWERS,
+    *_each(
+        (
+            *(f"critic.{name}" for name in ("use_dynamic_bsz", "ppo_max_token_len_per_gpu")),
+            *(f"critic.ppo_micro_batch_size{end}" for end in ("", "_per_gpu")),
+            *(f"critic.forward_micro_batch_size{end}" for end in ("", "_per_gpu")),
+            *(f"critic.{name}_max_token_len_per_gpu" for name in ("forward", "ppo_infer")),
+        ),
+        "the critic takes as many tokens at a time as the model does: the same numbers",
+    ),
+    gone(
+        "trainer.critic_warmup",
+        LOOP,
+        "the critic is trained alone for no steps",
+        changes_nothing=one_of(0),
+    ),
+    gone("critic.profiler", YAML, _PROFILE),
+)
+"""What a run does without keys of `main_ppo` that trains a critic."""

@@ -7,6 +7,7 @@ from packaging.version import Version
 
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases, row_at
+from tunec.schemas.objective_facts import OBJECTIVES
 
 PACKAGE: Final = "verl"
 RELEASES: Final = ("0.8.0", "0.9.0", "0.9.1")
@@ -38,7 +39,7 @@ _REWARDED: Final = (
     ("0.8", ("flash-attn", "cachetools")),
     ("0.9", ("TransferQueue>=0.1.10", "cachetools")),
 )
-"""What `main_ppo` imports for GRPO and no wheel of verl requires; only vLLM brings cachetools.
+"""What `main_ppo` imports and no wheel of verl requires; only vLLM brings cachetools.
 
 verl 0.8.0 trainer/ppo/ray_trainer.py `left_right_2_no_padding` unpads by flash_attn, whatever
 attention is used; 0.9.0 to 0.9.1 trainer/ppo/v1/trainer_base.py imports transfer_queue, whose
@@ -47,9 +48,16 @@ router.py, import LRUCache.
 """
 
 
+_FLASH: Final = "flash-attn"
+"""What a critic attends with: verl 0.8.0 to 0.9.1 utils/model.py `load_valuehead_model`."""
+
+
 def imports(draft: Draft, version: Version) -> tuple[str, ...]:
     """The further packages that the program for a plan imports."""
-    return row_at(version, _REWARDED) if draft.objective.kind == "grpo" else ()
+    if not OBJECTIVES[draft.objective.kind].generates:
+        return ()
+    attends = (_FLASH,) if OBJECTIVES[draft.objective.kind].values else ()
+    return tuple(dict.fromkeys((*row_at(version, _REWARDED), *attends)))
 
 
 def companions(version: Version) -> Mapping[str, str]:

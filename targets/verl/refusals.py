@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from packaging.version import Version
+
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.schemas.terms import BESIDE_TRAINING
-from tunec.targets.rows import is_rewarded, is_supervised
+from tunec.targets.rows import has_critic, is_supervised, writes_answers
 from tunec.targets.scripts.refusals import Refusal, read_by_omegaconf, reading_text
 from tunec.targets.verl.packages import SOURCE
 from tunec.targets.verl.rewards import OWN_REWARD, engine_width, reward_of
@@ -18,6 +20,16 @@ def _is_no_parquet(plan: Plan) -> bool:
 
 def _is_reward(names: tuple[str, ...]) -> bool:
     return len(names) == 1 and (names[0] == OWN_REWARD or reward_of(names[0]) is not None)
+
+
+def _takes_flash(plan: Plan) -> bool:
+    """Whether flash attention runs: on CUDA devices of capability 8.0 and above, in 16 bits."""
+    capability = plan.devices.capability
+    is_new = capability is None or Version(capability) >= _AMPERE
+    return is_new and plan.precision.compute != "fp32"
+
+
+_AMPERE: Final = Version("8.0")
 
 
 _AVERAGES: Final = ("glm4v", "qwen2_vl", "qwen2_5_vl")
@@ -60,7 +72,7 @@ REFUSALS: Final = (
     ),
     *read_by_omegaconf(
         *("data.train", "data.evaluation", "model.path", "runtime.output", "objective.rewards"),
-        "adapter.targets",
+        *("adapter.targets", "ppo.critic"),
     ),
     Refusal(
         ("parallel.engine",),
@@ -79,46 +91,53 @@ REFUSALS: Final = (
     Refusal(
         ("launch.launcher",),
         "its program is one process, which starts the others by Ray",
-        lambda plan: is_rewarded(plan) and plan.launch.launcher != "python",
+        lambda plan: writes_answers(plan) and plan.launch.launcher != "python",
         f"{SOURCE} trainer/main_ppo.py `run_ppo`",
         "set `launcher: python`, or leave it out",
     ),
     Refusal(
         ("generation.engine",),
         "vLLM or SGLang writes the answers, on the devices that train",
-        lambda plan: is_rewarded(plan) and plan.generation.engine not in BESIDE_TRAINING,
+        lambda plan: writes_answers(plan) and plan.generation.engine not in BESIDE_TRAINING,
         f"{SOURCE} workers/rollout/base.py `get_rollout_class`",
-        "set `objective.grpo.generator: vllm_colocate`",
+        "set `generator: vllm_colocate` under the objective",
     ),
     Refusal(
         ("generation.device_share",),
         "the engine's share has no room for the weights, were they split over a whole node",
         lambda plan: (
-            is_rewarded(plan) and plan.generation.device_share > 0 and engine_width(plan) is None
+            writes_answers(plan) and plan.generation.device_share > 0 and engine_width(plan) is None
         ),
         f"{SOURCE} workers/rollout/vllm_rollout/vllm_async_server.py: gpu_memory_utilization is of "
         "the whole device, weights included",
-        "raise `objective.grpo.device_share`",
+        "raise `device_share` under the objective",
     ),
     Refusal(
         ("objective.rewards",),
         "it takes one function: `score.py:function` by its file, `package.module.function`, or "
         "`default_compute_score`, its own",
-        lambda plan: is_rewarded(plan) and not _is_reward(plan.objective.rewards),
+        lambda plan: writes_answers(plan) and not _is_reward(plan.objective.rewards),
         f"{SOURCE} trainer/ppo/reward.py `get_custom_reward_fn`",
         "name one function that adds the rewards",
     ),
     Refusal(
         ("objective.loss",),
         "no loss of it is averaged over the tokens of a local batch",
-        lambda plan: is_rewarded(plan) and plan.objective.loss == "bnpo",
+        lambda plan: plan.objective.loss == "bnpo",
         f"{SOURCE} trainer/ppo/core_algos.py `agg_loss`",
         "set `objective.grpo.loss: dapo`",
     ),
     Refusal(
+        ("devices.capability", "precision.compute"),
+        "it loads the critic with flash attention, for devices since Ampere and in 16 bits",
+        lambda plan: has_critic(plan) and not _takes_flash(plan),
+        f"{SOURCE} utils/model.py `load_valuehead_model`; flash-attn 2.8.3 README.md",
+        "use other devices, or set `objective: {grpo: {rewards: [...]}}`, which has no critic",
+    ),
+    Refusal(
         ("batch.global", "parallel.data"),
         "the answers of a step do not divide among the devices",
-        lambda plan: is_rewarded(plan) and plan.batch.global_ % plan.parallel.world != 0,
+        lambda plan: writes_answers(plan) and plan.batch.global_ % plan.parallel.world != 0,
         f"{SOURCE} utils/config.py `validate_config`",
         "set a multiple of the devices as `batch.global`",
     ),

@@ -160,8 +160,8 @@ _AVERAGES: Final[Mapping[Any, str]] = {
 }
 """core_algos.py `agg_loss`: the mean over the tokens of the mini batch, or the answer's length."""
 _LOSS: Final = f"{ACTOR}.loss_agg_mode"
-_ESTIMATOR: Final = "algorithm.adv_estimator"
-_USES_KL, _KL, _KIND = (
+ESTIMATOR: Final = "algorithm.adv_estimator"
+USES_KL, KL, KL_KIND = (
     f"{ACTOR}.{name}" for name in ("use_kl_loss", "kl_loss_coef", "kl_loss_type")
 )
 
@@ -178,15 +178,15 @@ def _read_average(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 def _write_distance(plan: Plan) -> Mapping[str, Json]:
     beta = plan.objective.beta
-    return {_USES_KL: True, _KL: beta, _KIND: "low_var_kl"} if beta else {_USES_KL: False}
+    return {USES_KL: True, KL: beta, KL_KIND: "low_var_kl"} if beta else {USES_KL: False}
 
 
 def _read_distance(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    if found.get(_USES_KL) is not True:
+    if found.get(USES_KL) is not True:
         return {"objective.beta": 0.0}
-    if found.get(_KIND, "low_var_kl") != "low_var_kl":
+    if found.get(KL_KIND, "low_var_kl") != "low_var_kl":
         return {}
-    beta = found.get(_KL, 0.001)
+    beta = found.get(KL, 0.001)
     return {"objective.beta": float(beta)} if isinstance(beta, int | float) else {}
 
 
@@ -223,12 +223,21 @@ def _read_rewards(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"objective.rewards": (f"{path.removeprefix('file://')}:{name}",)}
 
 
+_REWARD: Final = row(
+    _FUNCTION,
+    ("objective.rewards",),
+    _write_rewards,
+    _read_rewards,
+    f"{SOURCE} trainer/ppo/reward.py `get_custom_reward_fn`; utils/import_utils.py `load_module`",
+    absent={"objective.rewards": (OWN_REWARD,)},
+)
+
 _OBJECTIVE: Final = (
     row(
-        (_ESTIMATOR,),
+        (ESTIMATOR,),
         ("objective.kind",),
-        lambda _: {_ESTIMATOR: "grpo"},
-        lambda found: {"objective.kind": "grpo"} if found[_ESTIMATOR] == "grpo" else {},
+        lambda _: {ESTIMATOR: "grpo"},
+        lambda found: {"objective.kind": "grpo"} if found[ESTIMATOR] == "grpo" else {},
         f"{SOURCE} trainer/ppo/core_algos.py `AdvantageEstimator`; unsaid it is gae, with a critic",
     ),
     row(
@@ -240,21 +249,12 @@ _OBJECTIVE: Final = (
         absent={"objective.loss": "dapo"},
     ),
     row(
-        (_USES_KL, _KL, _KIND),
+        (USES_KL, KL, KL_KIND),
         ("objective.beta",),
         _write_distance,
         _read_distance,
         f"{_ACTOR}; trainer/ppo/utils.py `need_reference_policy`",
         absent={"objective.beta": 0.0},
-    ),
-    row(
-        _FUNCTION,
-        ("objective.rewards",),
-        _write_rewards,
-        _read_rewards,
-        f"{SOURCE} trainer/ppo/reward.py `get_custom_reward_fn`; utils/import_utils.py "
-        "`load_module`",
-        absent={"objective.rewards": (OWN_REWARD,)},
     ),
 )
 
@@ -370,5 +370,13 @@ _TRAINER: Final = (
     *logging(("wandb",), f"{_YAML}; {_LOOP} `fit`"),
 )
 
-REWARDED: Final[tuple[Entry, ...]] = (*_PROMPT_DATA, *_BATCHES, *_OBJECTIVE, *_ANSWERS, *_TRAINER)
-"""Rows of the file of `main_ppo` without those of model, engine and optimizer."""
+REWARDED: Final[tuple[Entry, ...]] = (
+    *_PROMPT_DATA,
+    *_BATCHES,
+    _REWARD,
+    *_ANSWERS,
+    *_TRAINER,
+)
+"""Rows of the file of `main_ppo` without those of model, engine, optimizer and objective."""
+COMPARED: Final[tuple[Entry, ...]] = _OBJECTIVE
+"""Rows of GRPO's objective."""

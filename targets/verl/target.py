@@ -10,14 +10,21 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, constant
-from tunec.schemas.objectives import Grpo
+from tunec.schemas.frozen import replace
+from tunec.schemas.objectives import Grpo, Ppo
 from tunec.schemas.spec import Spec
 from tunec.schemas.terms import BESIDE_TRAINING
 from tunec.targets.answers import answers_alone, only_answers
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
-from tunec.targets.rows import evaluates, is_rewarded, is_supervised
+from tunec.targets.rows import (
+    evaluates,
+    has_critic,
+    is_rewarded,
+    is_supervised,
+    writes_answers,
+)
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (
     averaging_tokens,
@@ -29,8 +36,9 @@ from tunec.targets.trainers import (
     training_plainly,
     writing_text,
 )
+from tunec.targets.verl.critic import VALUED
 from tunec.targets.verl.engine import ALWAYS_SO, engine
-from tunec.targets.verl.leaves import LEAVES, REWARDED_LEAVES
+from tunec.targets.verl.leaves import LEAVES, REWARDED_LEAVES, VALUED_LEAVES
 from tunec.targets.verl.migration import CARRIES, REWARDED_CARRIES
 from tunec.targets.verl.model import every_layer, model
 from tunec.targets.verl.optimizer import optimizer
@@ -45,7 +53,7 @@ from tunec.targets.verl.packages import (
     ranges,
 )
 from tunec.targets.verl.refusals import REFUSALS
-from tunec.targets.verl.rewards import ACTOR, REWARDED
+from tunec.targets.verl.rewards import ACTOR, COMPARED, REWARDED
 from tunec.targets.verl.training import DATA, TRAINER
 
 _BASE: Final = "sft_trainer_engine"
@@ -63,7 +71,7 @@ _REWARDED: Final = "ppo_trainer"
 """verl's own configuration of `main_ppo`, which trains with rewards."""
 
 
-def _is_grpo(document: Json) -> bool:
+def _is_of_answers(document: Json) -> bool:
     """Whether a document's defaults name verl's file, or it has the actor's section."""
     if not isinstance(document, dict):
         return False
@@ -72,6 +80,24 @@ def _is_grpo(document: Json) -> bool:
         return _is_on_fsdp(defaults)
     held = document.get("actor_rollout_ref")
     return isinstance(held, dict) and bool(held.keys() & {"actor", "rollout", "model"})
+
+
+def _trains_a_critic(document: Mapping[str, Json]) -> bool:
+    """Whether the advantages are those of a critic, as they are unless a key says otherwise.
+
+    A part of a file without an estimator is taken for a part of GRPO's, if nothing is of a critic.
+    """
+    algorithm = document.get("algorithm")
+    named = algorithm.get("adv_estimator") if isinstance(algorithm, dict) else None
+    return named == "gae" or (named is None and isinstance(document.get("critic"), dict))
+
+
+def _is_grpo(document: Json) -> bool:
+    return _is_of_answers(document) and not _trains_a_critic(document)
+
+
+def _is_ppo(document: Json) -> bool:
+    return _is_of_answers(document) and _trains_a_critic(document)
 
 
 def _is_sft(document: Json) -> bool:
@@ -131,6 +157,7 @@ GRPO: Final = File(
         *engine(f"{ACTOR}.fsdp_config", f"{ACTOR}.strategy"),
         *optimizer(f"{ACTOR}.optim", 1e-6),
         *REWARDED,
+        *COMPARED,
     ),
     recognise=_is_grpo,
     schema=schema_of(f"{PACKAGE}/{_REWARDED}", RELEASES, PACKAGE),
@@ -142,9 +169,20 @@ GRPO: Final = File(
 )
 
 
+PPO: Final = replace(
+    GRPO,
+    name="verl_ppo.yaml",
+    entries=(*GRPO.entries[: -len(COMPARED)], *VALUED),
+    recognise=_is_ppo,
+    when=has_critic,
+    carries=(),
+    leaves=VALUED_LEAVES,
+)
+
+
 def is_for_rewards(spec: Spec) -> bool:
     """Whether a spec needs `main_ppo`, the program for rewards."""
-    return spec.objective.grpo is not None
+    return spec.objective.answered is not None
 
 
 # ── what no key says ─────────────────────────────────────────────────────────────────────────────
@@ -161,7 +199,9 @@ _CANNOT: Final = {
     **only_answers("verl"),
     **reading_formats("it reads lists of messages with role and content"),
     **{slot: Cannot("one process shards nothing") for slot in SLOTS if slot.startswith("fsdp.")},
-    "objective.kind": Cannot("no program of verl trains towards pairs", True, ("sft", "grpo")),
+    "objective.kind": Cannot(
+        "no program of verl trains towards pairs", True, ("sft", "grpo", "ppo")
+    ),
     "objective.reference": Cannot("beta and adapters decide whether there is a second model"),
     "batch.evaluation": Cannot("held-out prompts are answered all at once"),
     "loss.path": Cannot("its engine takes the logits whole", loses=True, harmless=("full",)),
@@ -190,13 +230,13 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
         starter = "python" if is_for_rewards(spec) else "torchrun"
         starts = {} if spec.launcher else {"launch.launcher": starter}
         whole = {"loss.path": "full", **starts, **_seen(draft)}
-    if spec.objective.grpo is not None:
-        whole |= _of_answers(spec.objective.grpo)
+    if spec.objective.answered is not None:
+        whole |= _of_answers(spec.objective.answered)
     if "devices" not in draft.groups or spec.engine not in (None, "fsdp"):
         return whole
     is_several = draft.devices.nodes * draft.devices.per_node > 1
     engine = {} if spec.engine else {"parallel.engine": "fsdp" if is_several else "none"}
-    held = {**ALWAYS_SO, **(_held(spec) if spec.objective.grpo is not None else {})}
+    held = {**ALWAYS_SO, **(_held(spec) if spec.objective.answered is not None else {})}
     return {**whole, **engine, **(held if is_several else {})}
 
 
@@ -223,7 +263,7 @@ def _held(spec: Spec) -> Mapping[str, Any]:
     return {} if "fsdp.offload_params" in spec.pin else {"fsdp.offload_params": False}
 
 
-def _of_answers(asked: Grpo) -> Mapping[str, Any]:
+def _of_answers(asked: Grpo | Ppo) -> Mapping[str, Any]:
     """vLLM in the training processes by default, which frees its memory between uses."""
     engine = {} if asked.generator else {"generation.engine": "vllm_colocate"}
     beside = not asked.generator or asked.generator in BESIDE_TRAINING
@@ -231,12 +271,16 @@ def _of_answers(asked: Grpo) -> Mapping[str, Any]:
     return {**engine, **sleeps}
 
 
+_FILES: Final = (CONFIG, GRPO, PPO)
+
+
 def entry(plan: Plan, _: Dialect) -> tuple[str, ...]:
     """The program's module, with the file's folder added to Hydra's search path.
 
     hydra-core 1.3.8 _internal/utils.py `_run_hydra`: --config-dir.
     """
-    module, file = ("main_ppo", GRPO) if is_rewarded(plan) else ("sft_trainer", CONFIG)
+    module = "main_ppo" if writes_answers(plan) else "sft_trainer"
+    file = next((each for each in _FILES if each.when(plan)), CONFIG)
     name = file.name.removesuffix(".yaml")
     return (f"verl.trainer.{module}", "--config-dir", PACKAGE, "--config-name", name)
 
@@ -286,7 +330,7 @@ TARGET: Final = Target(
     supported=SUPPORTED,
     latest=RELEASES[-1],
     releases=RELEASES,
-    files=(CONFIG, GRPO),
+    files=_FILES,
     cannot=_CANNOT,
     requires=_REQUIRES,
     needs=_needs,

@@ -23,7 +23,8 @@ from tunec.compiler.verify.delivery import values_of
 from tunec.schemas.dotted_paths import flat
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.verify import SECONDS, adapter_program, in_order
-from tunec.targets.rows import has_adapter
+from tunec.targets.rows import has_adapter, has_critic
+from tunec.targets.verl.critic import CRITIC, critics_weights
 from tunec.targets.verl.optimizer import CLASSES, has_moments
 from tunec.targets.verl.packages import PACKAGE, RELEASES
 from tunec.targets.verl.rewards import ACTOR
@@ -31,6 +32,7 @@ from tunec.targets.verl.rewards import ACTOR
 SCRIPT: Final = "tunec.targets.verl.consumer"
 TRAINER: Final = "verl sft_trainer"
 REWARDING: Final = "verl main_ppo"
+CRITICISING: Final = "verl main_ppo with a critic"
 _BITS: Final = "bitsandbytes==0.50.2"
 _HYDRA: Final = "defaults"
 """The key that Hydra consumes, so that no trainer sees it."""
@@ -50,6 +52,16 @@ class _Reader(Struct, frozen=True):
     micro: str = "data.micro_batch_size_per_gpu"
 
 
+_OF_VALUES: Final = _Reader(
+    CRITICISING,
+    "verl_ppo.yaml",
+    "rewarded",
+    model="actor_rollout_ref.model",
+    engine=f"{ACTOR}.fsdp_config",
+    strategy=f"{ACTOR}.strategy",
+    optimizer=f"{ACTOR}.optim",
+    micro=f"{ACTOR}.ppo_micro_batch_size_per_gpu",
+)
 _OF_TEXTS: Final = _Reader(TRAINER, "verl_sft.yaml", "resolve")
 _OF_REWARDS: Final = _Reader(
     REWARDING,
@@ -104,11 +116,31 @@ def _facts(reader: _Reader, plan: Plan, told: Mapping[str, Any]) -> Told:
     rank, alpha = (f"{reader.model}.{name}" for name in ("lora_rank", "lora_alpha"))
     adapter = told["adapter"] or {}
     yield "adapter.kind", rank, has_adapter(plan), bool(adapter)
+    if told.get("critic"):
+        yield from _critic(plan, told["critic"])
     if adapter:
         yield "adapter.rank", rank, plan.adapter.rank, adapter["r"]
         yield "adapter.alpha", alpha, plan.adapter.alpha, adapter["lora_alpha"]
         yield "adapter.dropout", rank, plan.adapter.dropout, adapter["lora_dropout"]
         yield "adapter.rslora", rank, plan.adapter.rslora, adapter["use_rslora"]
+
+
+def _critic(plan: Plan, told: Mapping[str, Any]) -> Told:
+    """The second model, which is sharded and stepped as the first one is, at a rate of its own."""
+    full = plan.with_values({"adapter.kind": "none", "states.weights": critics_weights(plan)})
+    rate = {"optimizer.learning_rate": plan.ppo.critic_learning_rate}
+    at = f"{CRITIC}.fsdp"
+    reader = _Reader(CRITICISING, "verl_ppo.yaml", "rewarded", CRITIC, at, optimizer=_RATES)
+    yield from _optimizer(_RATES, full.with_values(rate), told["optimizer"], told["rate"])
+    yield from _engine(reader, full, told)
+    tokens = plan.batch.micro * plan.data.sequence
+    yield "batch.micro", f"{CRITIC}.ppo_max_token_len_per_gpu", [tokens, tokens], told["tokens"]
+    yield "ppo.epochs", f"{CRITIC}.ppo_epochs", plan.ppo.epochs, told["epochs"]
+    yield "batch.global", f"{CRITIC}.ppo_mini_batch_size", plan.batch.global_, told["answers"]
+    yield "adapter.kind", f"{CRITIC}.model.lora_rank", 0, told["adapters"]
+
+
+_RATES: Final = f"{CRITIC}.optim"
 
 
 def _loop(reader: _Reader, plan: Plan, told: Mapping[str, Any]) -> Told:
@@ -117,7 +149,7 @@ def _loop(reader: _Reader, plan: Plan, told: Mapping[str, Any]) -> Told:
     if "steps" in told and plan.schedule.steps is not None:
         yield "schedule.steps", "trainer.total_epochs", plan.schedule.steps, told["steps"]
     if "critic" in told:
-        yield "objective.kind", "algorithm.adv_estimator", False, told["critic"]
+        yield "objective.kind", "algorithm.adv_estimator", has_critic(plan), bool(told["critic"])
         compared = plan.objective.reference != "none"
         yield "objective.reference", f"{ACTOR}.use_kl_loss", compared, told["reference"]
 
@@ -192,4 +224,4 @@ def _programs(reader: _Reader) -> tuple[Program, Program]:
     )
 
 
-PROGRAMS: Final = (*_programs(_OF_TEXTS), *_programs(_OF_REWARDS))
+PROGRAMS: Final = (*_programs(_OF_TEXTS), *_programs(_OF_REWARDS), *_programs(_OF_VALUES))

@@ -96,6 +96,8 @@ def test_given_texts_are_the_usual_objective():
         ("lora", GRPO, "none", 1e-5),
         ("lora", {"grpo": {**GRPO["grpo"], "beta": 0.04}}, "base", 1e-5),
         ("full", {"grpo": {**GRPO["grpo"], "beta": 0.04}}, "resident", 1e-6),
+        ("full", "ppo", "none", 1e-6),
+        ("lora", {"ppo": {"beta": 0.05}}, "base", 3e-5),
     ],
 )
 def test_the_reference_and_the_rate_follow_from_objective_and_method(
@@ -161,10 +163,37 @@ def test_pins_that_contradict_each_other_break_an_invariant(pins):
     assert codes(found) & {"E0402", "E0804"}
 
 
-@pytest.mark.parametrize("asked", ["sft", "dpo", GRPO, "reward"])
+@pytest.mark.parametrize("asked", ["sft", "dpo", GRPO, {"ppo": {"beta": 0.1}}, "reward"])
 def test_every_slot_pinned_is_the_same_plan(asked):
     plan = decided(objective=asked)
     assert decided(objective=asked, pin=pins_of(plan)) == plan
+
+
+@pytest.mark.parametrize(
+    ("asked", "critic", "kl"),
+    [
+        ({}, "meta-llama/Llama-3.2-1B", "none"),
+        ({"kl": "loss"}, "meta-llama/Llama-3.2-1B", "none"),
+        ({"beta": 0.1}, "meta-llama/Llama-3.2-1B", "reward"),
+        ({"beta": 0.1, "kl": "loss", "critic": "qwen2.5-0.5b"}, "Qwen/Qwen2.5-0.5B", "loss"),
+    ],
+)
+def test_ppo_has_a_critic_and_counts_the_distance_once(asked, critic, kl):
+    found = planned(method="full", objective={"ppo": asked})
+    assert (found.plan.ppo.critic, found.plan.ppo.kl) == (critic, kl)
+    assert found.plan.generation.samples == 1
+    second = found.memory.workload.critic.workload.architecture
+    assert (second.kind, second.vocab) == ("token-classifier", 1)
+    assert found.plan.objective.loss == "clipped"
+
+
+def test_a_critic_is_trained_in_full_beside_adapters():
+    made = planned(objective="ppo", software={"verl": "0.9.1"}, hardware="h100-80g-x2")
+    critic = made.memory.workload.critic
+    assert made.plan.adapter.kind == "lora"
+    assert critic.workload.trained == critic.workload.architecture.modules
+    assert critic.states.trainable == "fp32"
+    assert made.memory.terms["critic optimizer states"] > made.memory.terms["optimizer states"]
 
 
 # ── the accounts ─────────────────────────────────────────────────────────────────────────────────
@@ -317,6 +346,19 @@ def test_other_trainers_refuse_answers_with_the_reason(target, reason):
     assert not compiled.artifacts
 
 
+@pytest.mark.parametrize(
+    "target",
+    ["huggingface", "trl", "axolotl", "llamafactory", "ms-swift", "openrlhf", "unsloth"],
+)
+def test_a_critic_is_one_fault_that_names_who_trains_it(target):
+    data = {"train": "train.parquet", "samples": 1000, "sequence": 1024}
+    spec = {"tunec": 1, "model": "qwen2.5-0.5b", "method": "lora", "objective": "ppo", "data": data}
+    compiled = tunec.compile(spec | {"hardware": A100[:-1] + "1"}, targets=[target])
+    (fault,) = (each for each in compiled.diagnostics if each.severity == "error")
+    assert "cannot express objective.kind ppo" in fault.message
+    assert "compile to verl" in fault.help
+
+
 @pytest.mark.parametrize("target", ["huggingface", "llamafactory", "nemo-automodel"])
 def test_a_reward_model_is_one_fault_that_names_who_trains_it(target):
     """What the objective brings, such as its loss and its head, is no fault of its own."""
@@ -352,7 +394,7 @@ def test_no_other_target_says_an_objective_and_all_say_why(name):
     known = {
         **dict.fromkeys(("llamafactory", "openrlhf"), both),
         **dict.fromkeys(("axolotl", "ms-swift"), (*both, "grpo", "reward")),
-        "verl": ("sft", "grpo"),
+        "verl": ("sft", "grpo", "ppo"),
     }
     said = known.get(name, ("sft",))
     assert starts_only or cannot.harmless == said

@@ -1,6 +1,9 @@
 """What verl cannot do of a plan is told: with a code, a place and a fix."""
 
+import json
+
 import pytest
+import yaml
 from tests.tables import rows
 
 import tunec
@@ -133,3 +136,85 @@ def test_an_engine_that_sleeps_leaves_its_share_to_the_training():
     assert "frozen weights" in sleeps.planned.memory.phases["generation"]
     assert set(away.planned.memory.phases["generation"]) == {"generation engine"}
     assert away.planned.memory.host.peak_bytes > sleeps.planned.memory.host.peak_bytes
+
+
+VALUED = (
+    REWARDED.replace(
+        "objective: {grpo: {rewards: [default_compute_score], generator: vllm_colocate}}",
+        "objective: {ppo: {beta: 0.01}}",
+    )
+    .replace("method: lora", "method: full")
+    .replace("qwen2.5-7b", "qwen2.5-1.5b")
+)
+
+
+@pytest.mark.parametrize(*rows(__file__, "test_what_it_cannot_do_for_values_is_told"))
+def test_what_it_cannot_do_for_values_is_told(old, new, code, said):
+    found = errors_of(VALUED.replace(old, new))
+    (first, *_) = [each for each in found if each.id == code]
+    assert any(said in each.message for each in found if each.id == code), found
+    assert first.help
+
+
+def written(text, release="0.9.1"):
+    result = tunec.compile(text, targets=[f"verl@{release}"])
+    assert result.ok, [each.message for each in result.diagnostics if each.severity == "error"]
+    (artifact,) = (each for each in result.artifacts["verl"] if each.name == "verl_ppo.yaml")
+    return result.planned.plan, artifact.values
+
+
+def test_a_critic_has_what_the_actor_has_but_its_rate():
+    plan, values = written(VALUED)
+    actor, critic = values["actor_rollout_ref"]["actor"], values["critic"]
+    assert critic["fsdp"] == {
+        key: value for key, value in actor["fsdp_config"].items() if key in critic["fsdp"]
+    }
+    assert {**critic["optim"], "lr": actor["optim"]["lr"]} == actor["optim"]
+    assert critic["strategy"] == actor["strategy"]
+    assert critic["model"]["path"] == values["actor_rollout_ref"]["model"]["path"]
+    tokens = plan.batch.micro * plan.data.sequence
+    assert critic["ppo_max_token_len_per_gpu"] == tokens
+    assert critic["ppo_infer_max_token_len_per_gpu"] == tokens
+
+
+def test_the_distance_is_in_the_reward_or_in_the_loss():
+    _, values = written(VALUED)
+    assert values["algorithm"]["use_kl_in_reward"] is True
+    assert values["algorithm"]["kl_ctrl"] == {"kl_coef": 0.01}
+    assert values["actor_rollout_ref"]["actor"]["use_kl_loss"] is False
+    _, values = written(VALUED.replace("beta: 0.01", "beta: 0.01, kl: loss"))
+    assert values["algorithm"]["use_kl_in_reward"] is False
+    assert values["actor_rollout_ref"]["actor"]["kl_loss_coef"] == 0.01
+
+
+def test_a_critic_beside_adapters_is_trained_in_fp32():
+    _, values = written(VALUED.replace("method: full", "method: lora"))
+    assert values["critic"]["fsdp"]["model_dtype"] == "fp32"
+    assert values["critic"]["model"]["lora_rank"] == 0
+    assert values["actor_rollout_ref"]["actor"]["fsdp_config"]["model_dtype"] == "bf16"
+
+
+def test_flash_attention_is_listed_for_the_critic(tmp_path):
+    spec = tmp_path / "spec.yaml"
+    for objective in (VALUED, REWARDED):
+        spec.write_text(objective, "utf-8")
+        out = tmp_path / objective[40:60].strip().replace("\n", "")
+        assert run(["compile", str(spec), "--target", "verl", "-o", str(out)], TARGETS, "0") == 0
+        listed = (out / "requirements.txt").read_text("utf-8")
+        assert ("flash-attn" in listed) is (objective is VALUED)
+
+
+def test_the_weights_of_a_critic_are_found_from_the_bundle(tmp_path):
+    """As those of the model are; of a critic that is the model, none are named apart."""
+    from tunec.schemas.models.catalogue import card
+
+    folder = tmp_path / "critic"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(card("Qwen/Qwen2.5-0.5B").config), "utf-8")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(VALUED.replace("beta: 0.01", "beta: 0.01, critic: ./critic"), "utf-8")
+    words = ["compile", str(spec), "--target", "verl", "-o", str(tmp_path / "out")]
+    assert run(words, TARGETS, "0") == 0
+    made = yaml.safe_load((tmp_path / "out/verl/verl_ppo.yaml").read_text("utf-8"))
+    assert made["critic"]["model"]["path"] == "../critic"
+    assert made["actor_rollout_ref"]["model"]["path"] == "Qwen/Qwen2.5-1.5B"

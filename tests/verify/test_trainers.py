@@ -22,7 +22,7 @@ from tunec.targets.nemo_automodel.verify import RECIPE
 from tunec.targets.openrlhf import packages as openrlhf
 from tunec.targets.unsloth.verify import COMMAND
 from tunec.targets.verl import packages as verl
-from tunec.targets.verl.verify import REWARDING, TRAINER
+from tunec.targets.verl.verify import CRITICISING, REWARDING, TRAINER
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ TRAINERS = {
     # transformers 4.57.6, which goes with 0.8.0, has no Qwen3.5
     "verl": Trainer("verl", verl.RELEASES, {TRAINER: 38}, {"0.8.0": {"seeing"}}),
     "verl_grpo": Trainer("verl", verl.RELEASES, {REWARDING: 40}),
+    "verl_ppo": Trainer("verl", verl.RELEASES, {CRITICISING: 46}),
 }
 """By the name of the file with its specs."""
 ASKED = [

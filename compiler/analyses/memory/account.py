@@ -17,9 +17,11 @@ from tunec.compiler.analyses.memory.margin import (
 )
 from tunec.compiler.analyses.memory.rank import of_rank, reached
 from tunec.compiler.analyses.memory.sharding import as_ranks, sharding_of
+from tunec.compiler.analyses.memory.terms.critic import in_turns, of_critic
 from tunec.compiler.analyses.memory.terms.host import BESIDE, HostAccount, host_account
 from tunec.compiler.analyses.memory.terms.passes import pass_of
 from tunec.compiler.analyses.memory.terms.run import always_held, phases
+from tunec.compiler.analyses.memory.terms.turns import is_away
 from tunec.compiler.analyses.memory.timeline import At, Phase, Term, timeline
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.schemas.caches import cached
@@ -170,10 +172,18 @@ def least_bytes(workload: Workload, layout: Layout) -> float:
     """
     if workload.calibration is not None:
         return 0.0
+    held = _held(workload, layout)
+    second = of_critic(workload, layout)
+    if second is not None and not is_away(workload):
+        held += _held(*second)
+    return held * (1 + slack(workload, layout).still) + _apart_bytes(workload, layout)
+
+
+def _held(workload: Workload, layout: Layout) -> int:
+    """Bytes of a model that a device always has."""
     workload = of_rank(reached(workload, layout), layout.parallel.tensor)
     plan = sharding_of(workload, layout, accumulates=layout.batch.accumulation > 1)
-    held = sum(term.bytes for term in always_held(workload, plan) if term.freed == At.END)
-    return held * (1 + slack(workload, layout).still) + _apart_bytes(workload, layout)
+    return sum(term.bytes for term in always_held(workload, plan) if term.freed == At.END)
 
 
 def _apart_bytes(workload: Workload, layout: Layout) -> int:
@@ -193,10 +203,32 @@ def _courses(
     plan = sharding_of(rank, layout, accumulates=layout.batch.accumulation > 1)
     run = pass_of(rank, layout, padded=padded, short=short, alone=not several)
     share = _share(workload, layout)
+    second = of_critic(workload, layout)
+    turn = _highest_course(*second, several=several, short=short) if second else ()
     return tuple(
-        _Course(each.partition.rank, _lines(phases(rank, each, run, share), traced, of_host))
+        _Course(
+            each.partition.rank,
+            _lines(_both(workload, phases(rank, each, run, share), turn), traced, of_host),
+        )
         for each in (as_ranks(plan)[:1] if traced else as_ranks(plan))
     )
+
+
+def _highest_course(
+    workload: Workload, layout: Layout, *, several: bool, short: bool
+) -> tuple[Phase, ...]:
+    """The run of a critic on the rank that needs the most."""
+    courses = _courses(workload, layout, several=several, short=short)
+    return max(courses, key=lambda each: _needed_bytes(workload, layout, each.lines)).lines
+
+
+def _both(
+    workload: Workload, lines: tuple[Phase, ...], turn: tuple[Phase, ...]
+) -> tuple[Phase, ...]:
+    """The phases of a step in which the critic has a turn."""
+    if not turn:
+        return lines
+    return timeline(in_turns(lines[0].course, turn[0].course, waits=is_away(workload)))
 
 
 def _lines(

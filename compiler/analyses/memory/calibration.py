@@ -103,6 +103,8 @@ def digest(facts: Mapping[str, Any]) -> str:
 def calibrated(workload: "Workload", layout: "Layout", *, padded: bool) -> tuple[Term, ...]:
     """The traced terms of a layout; empty if the calibration belongs to another layout."""
     known = workload.calibration
+    if workload.critic is not None:
+        return ()  # no trace has both models
     if known is None or known.key != key_of(workload, layout, padded=padded):
         return ()
     return known.terms

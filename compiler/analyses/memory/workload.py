@@ -119,6 +119,17 @@ class SeenMargin(Struct, frozen=True):
 NOT_SEEN: Final = SeenMargin()
 
 
+class Critic(Struct, frozen=True):
+    """The second model of PPO, which is trained in turns with the first one."""
+
+    workload: "Workload"
+    """Its training, as if it ran alone."""
+    epochs: int
+    """Times that both models are trained on the same answers."""
+    states: States | None = None
+    """The dtypes of its training state; None: those of the layout."""
+
+
 class Workload(Struct, frozen=True, eq=False):
     """The inputs that stay fixed in a search over layouts.
 
@@ -172,6 +183,8 @@ class Workload(Struct, frozen=True, eq=False):
     """Those of the components that stay on the device during training."""
     calibration: Calibration | None = None
     """A stored trace of the model, which is used for the layout that was traced."""
+    critic: Critic | None = None
+    """PPO's second model; None: there is none."""
     margin: SeenMargin = NOT_SEEN
     """The device memory that runs on the cluster used beyond the account."""
     shares_host_memory: bool = False

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field
 
 from tunec.compiler.analyses.memory.modules import FOUR_BIT
+from tunec.compiler.analyses.memory.terms.critic import PREFIX, of_critic
 from tunec.compiler.analyses.memory.terms.generation import cache_bytes
 from tunec.compiler.analyses.memory.terms.host import moved_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload, pixels_of
@@ -121,8 +122,25 @@ def step_time(
 
     Raises `ValueError` if a layout offloads to NVMe and the machine has none.
     """
-    workload, times = as_padded(workload, layout), layout.batch.accumulation
+    workload = as_padded(workload, layout)
     asked = _asked(workload, layout)
+    terms = _trained(workload, layout, machine, at)
+    if workload.critic is not None:
+        terms = {name: seconds * workload.critic.epochs for name, seconds in terms.items()}
+        terms |= _criticised(workload, layout, machine, at)
+    if workload.preference is not None:
+        terms |= answers(workload, layout, machine)
+    terms["data loading"] = loading(workload, layout, machine, sum(terms.values()))
+    spent = {name: seconds for name, seconds in terms.items() if seconds}
+    paced, plain = (scaled(spent, machine.pace), spent) if machine.pace else (spent, {})
+    return TimeAccount(paced, asked.samples, asked.tokens, plain, _encoding(workload, machine, at))
+
+
+def _trained(
+    workload: Workload, layout: Layout, machine: Machine, at: Constants
+) -> dict[str, float]:
+    """Seconds in which one model is trained on the samples of a step."""
+    asked, times = _asked(workload, layout), layout.batch.accumulation
     terms = {name: seconds * times for name, seconds in compute(asked.work, machine, at).items()}
     forward = terms["forward"]
     busy = sum(terms.values())
@@ -130,12 +148,22 @@ def step_time(
     terms |= update(asked.moved, machine, busy, at)
     if layout.activation_checkpointing.offload:
         terms |= offloading(workload, layout, machine, forward)
-    if workload.preference is not None:
-        terms |= answers(workload, layout, machine)
-    terms["data loading"] = loading(workload, layout, machine, sum(terms.values()))
-    spent = {name: seconds for name, seconds in terms.items() if seconds}
-    paced, plain = (scaled(spent, machine.pace), spent) if machine.pace else (spent, {})
-    return TimeAccount(paced, asked.samples, asked.tokens, plain, _encoding(workload, machine, at))
+    return terms
+
+
+def _criticised(
+    workload: Workload, layout: Layout, machine: Machine, at: Constants
+) -> dict[str, float]:
+    """Seconds of a critic in one step: a pass that gives values, and its own training."""
+    second = of_critic(workload, layout)
+    if workload.critic is None or second is None:
+        return {}
+    critic, own = as_padded(second[0], layout), second[1]
+    terms = _trained(critic, own, machine, at)
+    epochs = workload.critic.epochs
+    values = _share(layout) * operations(critic).forward / product_rate(machine)
+    trained = {name: seconds * epochs for name, seconds in terms.items()}
+    return {PREFIX + name: seconds for name, seconds in {**trained, "values": values}.items()}
 
 
 def _encoding(workload: Workload, machine: Machine, at: Constants) -> float:

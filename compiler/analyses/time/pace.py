@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import exp
 from typing import Final, NamedTuple
 
+from tunec.compiler.analyses.memory.terms.critic import PREFIX
 from tunec.schemas.terms import RESOURCES, Resource
 
 Pace = tuple[tuple[Resource, float], ...]
@@ -52,7 +53,7 @@ WAITS_FOR: Final[Mapping[str, Resource]] = {
 
 def resource_of(term: str) -> Resource:
     """The resource that a term waits for; products if the term is not in the table."""
-    return WAITS_FOR.get(term, "products")
+    return WAITS_FOR.get(term.removeprefix(PREFIX), "products")
 
 
 def scaled(terms: Mapping[str, float], pace: Pace) -> dict[str, float]:

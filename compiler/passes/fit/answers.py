@@ -2,7 +2,8 @@
 
 from tunec.compiler.analyses.memory.workload import Generation as Written
 from tunec.compiler.analyses.memory.workload import InTurns, Preference
-from tunec.compiler.ir.slots import Evaluation, Generation, Objective
+from tunec.compiler.ir.answers import Generation
+from tunec.compiler.ir.slots import Evaluation, Objective
 from tunec.schemas.objective_facts import OBJECTIVES
 
 

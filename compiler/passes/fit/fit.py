@@ -18,6 +18,7 @@ from tunec.compiler.ir.slots import SLOTS, Precision
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
 from tunec.compiler.passes.defaults import BATCH, BATCH_TOKENS, GRADIENTS
 from tunec.compiler.passes.fit.answers import answers_of, kept_batches, preference_of, written_of
+from tunec.compiler.passes.fit.critic import critic_of
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layout_of
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, chosen, describe, search
 from tunec.compiler.passes.fit.shapes import global_batch, shapes, usual_batch
@@ -100,7 +101,7 @@ def workload_of(facts: Facts, draft: Draft) -> Workload:
         *(facts.model.calibration, facts.model.architecture, facts.model.components),
         *(draft.data, _stored(draft.precision), draft.attention, draft.quantization),
         *(draft.adapter, draft.optimizer, draft.loss, draft.objective, draft.generation),
-        *(draft.evaluation, facts.lengths),
+        *(draft.evaluation, facts.lengths, draft.ppo, facts.critic),
         *(facts.versions, _engine_bytes(draft), facts.selection.shares_host_memory),
         margin_of(facts.cluster.measured),
     )
@@ -154,6 +155,7 @@ def _workload(facts: Facts, draft: Draft) -> Workload:
         calibration=facts.model.calibration,
         shares_host_memory=facts.selection.shares_host_memory,
         lengths=padded_counts(facts.lengths, draft.data, draft.objective),
+        critic=critic_of(facts, draft, _stored(draft.precision), _versions(facts)),
         margin=margin_of(facts.cluster.measured),
     )
 

@@ -51,6 +51,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "generation": _EFFECT,
     "generation.engine": _PARTS,
     "generation.device_share": _PARTS,
+    "ppo": _EFFECT,
     "evaluation": _SURFACE,
     "loss": _PARTS,
     "precision": _ARITHMETIC,

@@ -166,6 +166,8 @@ TOPICS: Final = (
     _other("devices.visible", 60, ()),
     Topic("objective.kind", 95, _unless("objective.kind", "sft"), _objective),
     _other("objective.reference", 70, "none"),
+    _other("ppo.critic", 71, ""),
+    _other("ppo.kl", 69, "none"),
     Topic("generation.engine", 85, _unless("generation.engine", "none"), _generation),
     Topic("data.images", 75, _sees, _images),
     Topic("quantization.format", 90, _unless("quantization.format", "none"), _quantization),

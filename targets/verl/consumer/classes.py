@@ -35,7 +35,7 @@ def _checked(name: str) -> None:
         f"verl.trainer.{'main_ppo' if is_ppo else 'sft_trainer'}"
     )
     with taking_any_rank():
-        with stage("compose"):
+        with stage("compose"), unloaded():
             compose = composed_for_rewards if is_ppo else composed
             config = compose(program, _NAME)
         with stage("validation"), unloaded():

@@ -68,7 +68,7 @@ def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
     """Fill the answer as far as the program runs, then raise the error that stopped it."""
     program: Any = importlib.import_module("verl.trainer.main_ppo")
     omegaconf: Any = importlib.import_module("omegaconf").OmegaConf
-    with taking_any_rank():
+    with taking_any_rank(), unloaded():
         with stage("compose"):
             config = composed(program, question["name"])
         answer["values"] = plain(omegaconf.to_container(config, resolve=True))
@@ -148,6 +148,22 @@ def _derived(config: Any, question: Mapping[str, Any]) -> Iterator[tuple[str, An
     yield from sharding(actor.engine, question["world_size"])
     yield "strategy", actor.engine.strategy
     yield "adapter", adapter(trainer)
+    if importlib.import_module("verl.trainer.ppo.utils").need_critic(config):
+        yield "critic", dict(_critic(config, question["world_size"]))
+
+
+def _critic(config: Any, world: int) -> Iterator[tuple[str, Any]]:
+    """The second model: its optimizer, its sharding, and what bounds its batches."""
+    checks: Any = importlib.import_module("verl.utils.config")
+    with unloaded():
+        critic = checks.omega_conf_to_dataclass(config.critic)
+    held = SimpleNamespace(optimizer_config=critic.optim)
+    yield from optimizer(held)
+    yield from sharding(critic.engine, world)
+    yield "adapters", critic.model.lora_rank
+    yield "epochs", critic.ppo_epochs
+    yield "answers", critic.ppo_mini_batch_size * config.actor_rollout_ref.rollout.n
+    yield "tokens", [critic.ppo_max_token_len_per_gpu, critic.ppo_infer_max_token_len_per_gpu]
 
 
 def _dealing(config: Any, samples: int | None) -> Any:

@@ -158,6 +158,50 @@ REWARDED_SETTING_REFUSED: Final = rows(
     ),
 )
 
+_CRITIC: Final = "critic"
+_INFER: Final = f"{_CRITIC}.ppo_infer_max_token_len_per_gpu"
+_VALUES: Final = f"no {_INFER} & algorithm.adv_estimator=gae & no {_CRITIC}.enable=false"
+_OF_CRITICS: Final = (
+    Row(
+        f"verl:{_CRITIC}.ppo_micro_batch_size_per_gpu? & {_VALUES} & "
+        f"no {_CRITIC}.fsdp.use_dynamic_bsz=false & no {_CRITIC}.use_dynamic_bsz=true",
+        "{0.path} bounds no batch of the critic",
+        "without effect",
+        "the critic's engine counts tokens, whatever critic.use_dynamic_bsz says: 32768 at most on "
+        "a device by default",
+        f"write {_CRITIC}.use_dynamic_bsz: true, and the tokens as {_CRITIC}."
+        "ppo_max_token_len_per_gpu and ppo_infer_max_token_len_per_gpu",
+        since="verl>=0.8",
+    ),
+    Row(
+        f"verl:{_CRITIC}.ppo_max_token_len_per_gpu? & {_VALUES} & no trainer.use_v1=false",
+        "{0.path} has no effect",
+        "without effect",
+        "the critic's engine is given ppo_infer_max_token_len_per_gpu for training too, 32768 by "
+        "default",
+        f"write {_INFER}: {{0.value}}",
+        since="verl>=0.9",
+    ),
+    Row(
+        f"verl:{_CRITIC}.grad_clip!=1.0 & algorithm.adv_estimator=gae",
+        "{0.path} has no effect",
+        "without effect",
+        "the engine clips gradients at optim.clip_grad, 1.0 by default",
+        f"write {_CRITIC}.optim.clip_grad",
+    ),
+    Row(
+        f"verl:{_CRITIC}.forward_micro_batch_size_per_gpu? & algorithm.adv_estimator=gae",
+        "{0.path} has no effect",
+        "without effect",
+        "values are computed in batches of ppo_infer_max_token_len_per_gpu tokens",
+        f"write {_INFER}",
+        since="verl>=0.8",
+    ),
+)
+"""verl 0.8.0 trainer/ppo/ray_trainer.py `init_workers`, 0.9.0 to 0.9.1 trainer/ppo/v1/
+trainer_base.py `_setup`; workers/config/engine.py `EngineConfig.use_dynamic_bsz`, true;
+workers/engine_workers.py `TrainingWorker.train_batch`, `infer_batch`."""
+
 REWARDED_SETTING_UNREAD: Final = rows(
     "rewarded-setting-unread",
     "warning",
@@ -204,5 +248,6 @@ REWARDED_SETTING_UNREAD: Final = rows(
             "only FSDP 2 has such a policy, and the strategy is fsdp by default",
             "write actor.strategy: fsdp2, or fsdp_config.param_offload and optimizer_offload",
         ),
+        *_OF_CRITICS,
     ),
 )

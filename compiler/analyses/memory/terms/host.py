@@ -9,6 +9,7 @@ from tunec.compiler.analyses.memory.lora import merged_on_host
 from tunec.compiler.analyses.memory.modules import BYTES, PACKED
 from tunec.compiler.analyses.memory.rank import of_rank
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, sharding_of
+from tunec.compiler.analyses.memory.terms.critic import PREFIX, of_critic
 from tunec.compiler.analyses.memory.terms.fsdp_ends import head_on_host
 from tunec.compiler.analyses.memory.terms.fsdp_units import unit_sizes
 from tunec.compiler.analyses.memory.terms.optimizer import (
@@ -19,7 +20,7 @@ from tunec.compiler.analyses.memory.terms.optimizer import (
 )
 from tunec.compiler.analyses.memory.terms.passes import activations, pass_of
 from tunec.compiler.analyses.memory.terms.saving import moments_saved, saving
-from tunec.compiler.analyses.memory.terms.turns import waiting
+from tunec.compiler.analyses.memory.terms.turns import is_away, put_aside, waiting
 from tunec.compiler.analyses.memory.terms.weights import frozen_bytes, second_shards
 from tunec.compiler.analyses.memory.timeline import (
     At,
@@ -177,6 +178,18 @@ def _terms(workload: Workload, layout: Layout) -> Iterator[Term]:
     yield from lasting(saving(workload, plan, ranks), _At.SAVING, _At.SAVING)
     yield from lasting(moments_saved(plan, ranks), _At.SAVING_STATES, _At.SAVING_STATES)
     yield from lasting(_merging(workload), _At.MERGING, _At.MERGING)
+    second = of_critic(workload, layout)
+    if second is not None:
+        of_turns = _critics(*second, ranks, waits=is_away(workload))
+        yield from lasting(of_turns, _At.TRAINING, _At.SAVING_STATES)
+
+
+def _critics(workload: Workload, layout: Layout, ranks: int, *, waits: bool) -> Sizes:
+    """What a critic has on the host; it is loaded before the actor, and waits while that trains."""
+    plan = sharding_of(workload, layout, accumulates=layout.batch.accumulation > 1)
+    away = _away(workload, plan, plan, ranks).held
+    held = {**away, **(put_aside(workload, plan, ranks) if waits else {})}
+    return {PREFIX + name: size for name, size in held.items()}
 
 
 def _merging(workload: Workload) -> Sizes:

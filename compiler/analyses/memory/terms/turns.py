@@ -58,7 +58,10 @@ def first_held(workload: Workload) -> Moment:
 
 def waiting(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
     """Host memory of weights and optimizer states during generation, for a number of ranks."""
-    if not is_away(workload):
-        return {}
+    return put_aside(workload, plan, ranks) if is_away(workload) else {}
+
+
+def put_aside(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
+    """Host memory of weights and optimizer states that are not on the devices."""
     found = (weights(workload, plan), optimizer_states(workload, plan))
     return {"training that waits": ranks * sum(sum(each.values()) for each in found)}
