@@ -26,7 +26,9 @@ _PARAMETER: Final = re.compile(
 _DEFAULTS: Final = (":-", "-", ":=", "=")
 _ALTERNATIVES: Final = (":+", "+")
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=")
-_BLANKS: Final = re.compile(r"[ \t\n]+")
+_BLANK: Final = " \t\n\r"
+"""What divides words, and the returns of Windows line endings, which are a fault of their own."""
+_BLANKS: Final = re.compile(f"[{_BLANK}]+")
 _MAX_NESTED: Final = 8
 
 Value = Chars | tuple[Chars, ...]
@@ -100,8 +102,8 @@ def assigned(word: Word, known: Mapping[str, Value]) -> Value:
 def read_whole(document: Word, known: Mapping[str, Value]) -> Chars:
     """A here-document as `read -d ''` assigns it to one variable: without surrounding blanks."""
     text = _bounded(_text(document.parts, known), document.written)
-    start = len(text.text) - len(text.text.lstrip(" \t\n"))
-    return text.cut(start, max(len(text.text.rstrip(" \t\n")), start))
+    start = len(text.text) - len(text.text.lstrip(_BLANK))
+    return text.cut(start, max(len(text.text.rstrip(_BLANK)), start))
 
 
 def fields(words: Iterable[Word], known: Mapping[str, Value]) -> list[Field]:

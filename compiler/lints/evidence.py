@@ -101,18 +101,19 @@ _SETTLED: Final[Mapping[str, re.Pattern[str]]] = {
     ),
     "weights-not-gathered-on-save": re.compile(r"GatheredParameters\("),
     "lora-target-string-is-a-regex": re.compile(r"\bLoraConfig\("),
+    "nodes-without-srun": re.compile(r"[\"']srun\b"),
 }
 """What a program's source shows where a rule's finding in its flags is not so: it places the model
 on several devices, builds the adapter for a head, trains what makes the input of the first layer or
 extends a trainer of TRL that does so, holds 4 bits in the dtype of the run, says how long it
 generates, has no trainer that generates, resumes by no flag, loads in no dtype that is given, makes
 its adapters in fp32, stretches the model's positions, asks FSDP for a whole model before it saves,
-gathers the shards itself, or makes the adapter of other words."""
+gathers the shards itself, makes the adapter of other words, or calls srun."""
 _FURTHER: Final = frozenset(
     {
         *("reentrant-over-frozen-base", "longer-than-context", "fsdp-model-left-in-shards"),
         *("adapter-saved-empty", "weights-not-gathered-on-save", "quantised-base-under-zero-3"),
-        "generation-under-zero-3",
+        *("generation-under-zero-3", "nodes-without-srun"),
     }
 )
 """Rules whose pattern may also be in what the program imports."""

@@ -284,8 +284,12 @@ def writes(script: str, file: str, *, is_missing: bool = False) -> bool:
 
 
 def only_prints(program: str, file: str) -> bool:
-    """Whether a program loads a file for nothing but to print what it holds."""
+    """Whether a program only prints what a file holds, or does nothing with the file's name."""
     name = re.escape(PurePosixPath(file).name)
+    code = re.sub(r"(?m)^[ \t]*#.*", "", program)
+    held = re.search(rf"(?m)^[ \t]+(\w+) = [^\n]*(?<![\w-]){name}(?!\w)", code)
+    if held is not None and len(re.findall(name, code)) == 1:
+        return len(re.findall(rf"\b{held[1]}\b", code)) == 1
     loaded = re.search(rf"open\([^\n]*{name}[^\n]*\n?[^\n]*?\b(\w+) *= *json\.load\(", program)
     if loaded is None or len(re.findall(name, program)) > 1:
         return False

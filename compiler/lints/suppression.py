@@ -35,7 +35,7 @@ _ONE_LOWER: Final[tuple[Severity, Severity]] = ("warning", "warning")
 """What is left of an error and of a warning where a premise is only taken to be so."""
 
 # ── what starts it ────────────────────────────────────────────────────────────────────────────────
-PRINTED: Final = Reason("the programs that name the file load it for nothing but to print it")
+PRINTED: Final = Reason("the programs that name the file only print it, or leave it unused")
 UNNAMED: Final = Reason("nothing in this repository names the file: no run of it is known")
 NO_READER: Final = Reason("nothing in this repository names the program whose file it is taken for")
 IN_TEXT: Final = Reason(
@@ -119,6 +119,9 @@ STARTED_OTHERWISE: Final = Reason(
 # ── whether it is reached as it is written ────────────────────────────────────────────────────────
 SET_LATER: Final = Reason("a script of this repository sets it itself after it has read it")
 SET_BESIDE: Final = Reason("each command that names the file gives this as a flag beside it")
+OTHER_ENGINE: Final = Reason(
+    "each command that names the file gives --multi_gpu, beside which its engine is not started"
+)
 BY_NAME: Final = Reason(
     "the script gives it by a name, which its command or its caller may fill otherwise"
 )

@@ -56,6 +56,7 @@ from tunec.compiler.lints.suppression import (
     OF_ANOTHER,
     OF_TESTS,
     OLDER_VERL,
+    OTHER_ENGINE,
     PRINTED,
     PROGRAM_GONE,
     READER_TAKEN,
@@ -118,6 +119,8 @@ class Witness(Struct, frozen=True, dict=True):
             UNREACHED: not self._is_reached(found),
             ELSEWHERE: self._is_elsewhere(found),
             SET_BESIDE: self._is_set_beside(found),
+            OTHER_ENGINE: self._is_given(found, "multi_gpu", below="deepspeed_config."),
+            UNNAMED: found.id == _UNREADABLE and self._use(found.file) is UNSTARTED,
             HOSTS_ELSEWHERE: found.id in _OF_HOSTS and "hostfile" in found.message,
             IDLE: self._is_idle(found),
             STARTED_OTHERWISE: found.id == _OF_ONE and self._is_shared(found),
@@ -246,17 +249,21 @@ class Witness(Struct, frozen=True, dict=True):
     def _is_set_beside(self, found: Diagnostic) -> bool:
         """Whether the commands that name a config also give the key of a finding as a flag."""
         label = found.primary
+        return label is not None and self._is_given(found, label.path.rpartition(".")[2])
+
+    def _is_given(self, found: Diagnostic, key: str, *, below: str = "") -> bool:
+        """Whether the commands that name a config give a flag, for a finding below a key of it."""
+        label = found.primary
         if label is None or self._kinds.get(found.file, _DEEPSPEED) == _DEEPSPEED:
             return False
-        flag = re.sub("[-_]", "[-_]", label.path.rpartition(".")[2])
-        gives = re.compile(rf"--{flag}(?![\w-])")
+        gives = re.compile(rf"--{re.sub('[-_]', '[-_]', key)}(?![\w-])")
         naming = self._naming(found.file, with_prose=found.id == _OF_ANOTHER)
-        return bool(naming) and all(n <= len(gives.findall(text)) for text, n in naming)
+        is_below = bool(naming) and label.path.startswith(below)
+        return is_below and all(n <= len(gives.findall(text)) for text, n in naming)
 
     def _naming(self, file: str, *, with_prose: bool) -> list[tuple[str, int]]:
         """The texts that name a file, and how often."""
-        key = file, with_prose
-        if key not in self._texts_naming:
+        if (key := (file, with_prose)) not in self._texts_naming:
             texts = self.mentions.texts_naming(file, with_prose=with_prose)
             times = ((each, times_named(file, each)) for each in texts)
             self._texts_naming[key] = [(text, n) for text, n in times if n]
@@ -363,6 +370,7 @@ class Witness(Struct, frozen=True, dict=True):
 
 _ASIDE: Final = re.compile(r"(?i)(?:^|/)(?:deprecated|archived?|legacy|obsolete)(?:_\w+)?/")
 _NOT_JSON: Final = "E0105"
+_UNREADABLE: Final = "E0104"
 _MISSING: Final = "missing-file"
 _OF_HOSTS: Final = ("nodes-without-hostfile", "device-filter-refused")
 _OF_ONE: Final = "zero-of-one-process"

@@ -854,3 +854,102 @@ def test_what_a_fork_of_ms_swift_ships_is_a_note_unless_a_script_starts_it(
     files = {place: text, "setup.py": "setup(name='ms_swift')\n", "start.sh": start or "true\n"}
     levels = [level for level, _ in told(written(tmp_path, files), "variable-not-exported")]
     assert levels == [expected]
+
+
+OFFLOADED = f"{LAUNCHER}deepspeed_config: {{zero_stage: 2, offload_param_device: cpu}}\n"
+
+
+@pytest.mark.parametrize(
+    ("starts", "expected"),
+    [
+        (("accelerate launch --config_file a.yaml train.py",), "warning"),
+        (("accelerate launch --multi_gpu --config_file a.yaml train.py",), "note"),
+        (
+            (
+                "accelerate launch --multi_gpu --config_file a.yaml train.py",
+                "accelerate launch --config_file a.yaml train.py",
+            ),
+            "warning",
+        ),
+    ],
+)
+def test_an_engine_is_not_started_beside_multi_gpu(
+    starts: tuple[str, ...], expected: str, tmp_path: Path
+) -> None:
+    scripts = {f"run_{at}.sh": f"{start}\n" for at, start in enumerate(starts)}
+    path = written(tmp_path, {"a.yaml": OFFLOADED, "train.py": TRAINS, **scripts})
+    assert [level for level, _ in told(path, "offload-param-ignored")] == [expected]
+
+
+USES = """def arguments(root):
+    path = str(root / "ds.json")
+    return TrainingArguments(
+        output_dir="out",
+        {line}
+    )
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"), [("deepspeed=path,", "warning"), ("# deepspeed=path,", "note")]
+)
+def test_a_name_that_is_only_held_starts_nothing(line: str, expected: str, tmp_path: Path) -> None:
+    text = f"from transformers import TrainingArguments\n{USES.format(line=line)}"
+    offload = '{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}'
+    path = written(tmp_path, {"train.py": text, "ds.json": offload})
+    assert [level for level, _ in told(path, "offload-param-ignored")] == [expected]
+
+
+CALLS = """from transformers import Trainer, TrainingArguments
+args = TrainingArguments(output_dir="out", learning_rate=1e-4)
+"""
+
+
+@pytest.mark.parametrize(("start", "expected"), [("old.py", "error"), ("new.py", "note")])
+def test_a_program_that_cannot_be_read_may_have_been_left(
+    start: str, expected: str, tmp_path: Path
+) -> None:
+    files = {
+        "old.py": f"{CALLS}Trainer(args=args, 2)\n",
+        "new.py": TRAINS,
+        "run.sh": f"python {start}\n",
+    }
+    assert [level for level, _ in told(written(tmp_path, files), "E0104")] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("run(['srun', 'torchrun'])", []), ("run(['torchrun'])", ["error"])]
+)
+def test_a_program_may_start_the_other_nodes_itself(
+    text: str, expected: list[str], tmp_path: Path
+) -> None:
+    job = "#!/bin/bash\n#SBATCH --nodes=2\npython bench.py --output_dir out\n"
+    path = written(tmp_path, {"job.sh": job, "bench.py": f"{TRAINS}{text}\n"})
+    assert [level for level, _ in told(path, "nodes-without-srun")] == expected
+
+
+def test_windows_line_endings_are_one_fault(tmp_path: Path) -> None:
+    start = (
+        'ARGS="\n    --nproc_per_node 2 \\\n    --node_rank 0\n"\ntorchrun $ARGS finetune.py \\\n'
+    )
+    script = f"{start}  --output_dir out --bf16 true\n".replace("\n", "\r\n")
+    found = tunec.lint(written(tmp_path, {"run.sh": script})).diagnostics
+    assert [each.id for each in found if each.severity == "error"] == ["command-cut-short"]
+    assert "launcher-flags-behind-script" not in [each.id for each in found]
+
+
+@pytest.mark.parametrize(
+    ("starts", "expected"),
+    [
+        ("--deepspeed ds.json --output_dir out --bf16 True", []),
+        ("--deepspeed --deepspeed_config ds.json", ["error"]),
+    ],
+)
+def test_values_that_nothing_reads_have_no_type(
+    starts: str, expected: list[str], tmp_path: Path
+) -> None:
+    text = '{"train_batch_size": 8, "activation_checkpointing": {"number_checkpoints": "none"}}'
+    trains = "HfArgumentParser(TrainingArguments)" if not expected else "deepspeed.initialize(1)"
+    files = {"run.sh": f"deepspeed train.py {starts}\n", "train.py": trains, "ds.json": text}
+    path = written(tmp_path, files)
+    assert [level for level, _ in told(path, "value-of-another-type")] == expected

@@ -97,7 +97,9 @@ def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
     where = run.place(offload)
     if offload is None or offload.value not in ("cpu", "nvme"):
         return
-    for document in launches(run, "torchrun", "accelerate", "deepspeed"):
+    is_accelerates = where is not None and where.document.kind == "accelerate"
+    readers = ("accelerate",) if is_accelerates else ("torchrun", "accelerate", "deepspeed")
+    for document in launches(run, *readers):
         place = _single(document)
         if place is None or _UNTRAINED.search(_script(document)) or _is_refused(run, document):
             continue

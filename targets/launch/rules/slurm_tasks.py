@@ -21,7 +21,11 @@ from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.targets.launch.lines import at_line, lines
 
-_REMOTE: Final = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush|parallel|ray|orterun)\b")
+_REMOTE: Final = re.compile(
+    r"\b(?:srun|mpirun|mpiexec|pdsh|ssh|clush|parallel|ray|orterun)\b"
+    r"|(?:^|[\s;&|(])(?:bash|sh)\s+[\"']?[\w$./{}-]*\.sh\b"
+)
+"""What starts a command on other nodes, or a script that may do so."""
 
 
 @rule("error", "silent", consumers=("slurm",), reads=("slurm:nodes",))

@@ -319,6 +319,9 @@ _LATE_TOWER: Final = re.compile(r"\bdelay_load\s*=\s*True")
 """The way in which haotian-liu/LLaVA llava/model/multimodal_encoder builds a tower without layers,
 which are loaded after the adapters have been made."""
 
+_ASKS_FOR_TOWER: Final = re.compile(r"\bfinetune_vision_layers\s*=\s*True")
+"""The argument by which a call of Unsloth's `get_peft_model` adapts the tower on purpose."""
+
 
 @rule(
     "warning",
@@ -336,6 +339,8 @@ def lora_reaches_vision_tower(run: LintContext) -> Iterator[Finding]:
     for lora in loras(run):
         at, targets = _place(lora), lora.targets
         if at is None or targets is None or is_patched(run, lora):
+            continue
+        if lora.document.format == "python" and _ASKS_FOR_TOWER.search(lora.document.text):
             continue
         try:
             found = adapted(tree, targets, lora.excluded)

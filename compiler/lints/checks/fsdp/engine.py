@@ -193,9 +193,9 @@ def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
     for each in asked(run):
         if each.who == "accelerate" and place is not None and place.document is each.document:
             yield Finding(
-                "distributed_type FSDP does nothing with one process",
-                (each.on.label("not used"), place.label("", primary=False)),
-                ("accelerate does not treat one process as distributed: nothing is sharded",),
+                "distributed_type FSDP shards nothing with one process",
+                (each.on.label("shards nothing"), place.label("", primary=False)),
+                ("torch takes NO_SHARD there: weights and states stay whole on the device",),
                 "start one process a device, or leave FSDP out",
                 severity="note" if is_counted_anew(run, place) else "warning",
                 consequence="silent",

@@ -101,7 +101,7 @@ def value_of_another_type(run: LintContext) -> Iterator[Finding]:
         for fault in faults(run, document):
             is_tried = fault.place.node.items is not None and fault.path.startswith(tuned)
             is_taken = is_tried or (document.kind in _KINDS and _is_empty(fault.place.node))
-            if fault.what == "type" and not is_taken and not _is_spoken_of(document, fault):
+            if fault.what == "type" and not is_taken and not _is_spoken_of(run, document, fault):
                 yield _value_finding(run, document, fault)
 
 
@@ -124,10 +124,10 @@ def _words_for_a_file(run: LintContext) -> Iterator[Finding]:
             )
 
 
-def _is_spoken_of(document: Document, fault: Fault) -> bool:
+def _is_spoken_of(run: LintContext, document: Document, fault: Fault) -> bool:
     """Whether another rule reports the fault, or the reader understands the word."""
     value, kinds = fault.place.value, kinds_of(fault.schema)
-    if document.kind == "deepspeed" and _is_passed_over(document, fault.path):
+    if document.kind == "deepspeed" and _is_passed_over(run, document, fault.path):
         return True
     if isinstance(value, bool) and document.kind == "deepspeed" and fault.path == _SCALE:
         return True
@@ -155,9 +155,14 @@ def _is_spoken_of(document: Document, fault: Fault) -> bool:
     return document.kind != "deepspeed" and "string" in kinds and isinstance(value, bool)
 
 
-def _is_passed_over(document: Document, path: str) -> bool:
-    """Whether a path is in bf16's old block, unread beside a `bf16` block (`BFLOAT16_OLD`)."""
-    return path.startswith("bfloat16") and document.value("bf16") is not None
+def _is_passed_over(run: LintContext, document: Document, path: str) -> bool:
+    """Whether nothing reads a path.
+
+    It is in bf16's old block beside a `bf16` block (`BFLOAT16_OLD`), or configures DeepSpeed's
+    recomputation under the Trainer, which never calls `deepspeed.checkpointing.configure`.
+    """
+    is_trainers = path.startswith("activation_checkpointing.") and run.deepspeed_reader == "trainer"
+    return is_trainers or (path.startswith("bfloat16") and document.value("bf16") is not None)
 
 
 def _is_asked_how_many(document: Document, path: str) -> bool:
