@@ -155,7 +155,7 @@ _MODEL: Final = (
         f"{CRITIC}.model.lora_rank",
         0,
         f"{SOURCE} workers/engine/fsdp/transformer_impl.py `_build_lora_module`: as a causal "
-        "model, whose value head PEFT leaves frozen as it was drawn",
+        "model, whose `prepare_inputs_for_generation` PEFT asks for: AttributeError",
     ),
     derived(
         _WEIGHTS,

@@ -153,6 +153,16 @@ REWARDED_SETTING_REFUSED: Final = rows(
             "answers in validation are to be sampled",
             "write a temperature above 0, or val_kwargs.do_sample: false",
         ),
+        Row(
+            "verl:critic.model.lora_rank>0 & algorithm.adv_estimator=gae",
+            "{0.path} {0.value} fails: a critic takes no adapters",
+            "adapters of the critic",
+            "PEFT takes it for a causal model, and asks for prepare_inputs_for_generation, "
+            "which a model with a value for each token has not",
+            "remove it, so that the critic is trained in full",
+            since="verl>=0.8",
+            consequence="init",
+        ),
         *OF_ROLLOUT,
         *OF_DISTILLATION,
     ),
