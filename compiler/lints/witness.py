@@ -120,7 +120,6 @@ class Witness(Struct, frozen=True, dict=True):
             ELSEWHERE: self._is_elsewhere(found),
             SET_BESIDE: self._is_set_beside(found),
             OTHER_ENGINE: self._is_given(found, "multi_gpu", below="deepspeed_config."),
-            UNNAMED: found.id == _UNREADABLE and self._use(found.file) is UNSTARTED,
             HOSTS_ELSEWHERE: found.id in _OF_HOSTS and "hostfile" in found.message,
             IDLE: self._is_idle(found),
             STARTED_OTHERWISE: found.id == _OF_ONE and self._is_shared(found),
@@ -370,7 +369,6 @@ class Witness(Struct, frozen=True, dict=True):
 
 _ASIDE: Final = re.compile(r"(?i)(?:^|/)(?:deprecated|archived?|legacy|obsolete)(?:_\w+)?/")
 _NOT_JSON: Final = "E0105"
-_UNREADABLE: Final = "E0104"
 _MISSING: Final = "missing-file"
 _OF_HOSTS: Final = ("nodes-without-hostfile", "device-filter-refused")
 _OF_ONE: Final = "zero-of-one-process"

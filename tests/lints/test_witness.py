@@ -900,23 +900,6 @@ def test_a_name_that_is_only_held_starts_nothing(line: str, expected: str, tmp_p
     assert [level for level, _ in told(path, "offload-param-ignored")] == [expected]
 
 
-CALLS = """from transformers import Trainer, TrainingArguments
-args = TrainingArguments(output_dir="out", learning_rate=1e-4)
-"""
-
-
-@pytest.mark.parametrize(("start", "expected"), [("old.py", "error"), ("new.py", "note")])
-def test_a_program_that_cannot_be_read_may_have_been_left(
-    start: str, expected: str, tmp_path: Path
-) -> None:
-    files = {
-        "old.py": f"{CALLS}Trainer(args=args, 2)\n",
-        "new.py": TRAINS,
-        "run.sh": f"python {start}\n",
-    }
-    assert [level for level, _ in told(written(tmp_path, files), "E0104")] == [expected]
-
-
 @pytest.mark.parametrize(
     ("text", "expected"), [("run(['srun', 'torchrun'])", []), ("run(['torchrun'])", ["error"])]
 )
