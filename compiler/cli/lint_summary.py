@@ -124,12 +124,12 @@ def notes(linted: Linted) -> Iterator[str]:
         yield f"{folder}: {_CROWDED}"
     lowered = sum(map(is_unproven, linted.diagnostics))
     if lowered:
-        yield f"{lowered} {'finding is' if lowered == 1 else 'findings are'} {_LOWERED}"
+        yield f"{'1 finding' if lowered == 1 else f'{lowered} findings'} {_LOWERED}"
 
 
 _LOWERED: Final = (
-    "shown below its level, by how often its rule was right in public repositories before: with the"
-    " files named, or with --software or --hardware, each has its full level"
+    "shown below the usual level, because the rule was wrong too often in public repositories: name "
+    "the files, or give --software or --hardware, to see the usual levels"
 )
 _CROWDED: Final = (
     "too many files could be used with too many others, so each is read without the others: name "

@@ -208,8 +208,8 @@ def is_unproven(found: Diagnostic) -> bool:
     return any(each == UNJUDGED or each.startswith(_WORTH) for each in found.notes)
 
 
-_WORTH: Final = "told of in public repositories before, it was so for"
-UNJUDGED: Final = "told of in public repositories before, it was not judged yet"
+_WORTH: Final = "in public repositories, this rule was right about"
+UNJUDGED: Final = "in public repositories, this rule has not been judged yet"
 
 
 def unless_guessed(

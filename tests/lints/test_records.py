@@ -114,7 +114,7 @@ def test_it_is_asked_in_a_repository_of_which_nothing_is_said(
 
 @pytest.mark.parametrize(
     ("mine", "expected"),
-    [(Record(36, 36), None), (Record(20, 36), "1 finding is shown below its level, by how often")],
+    [(Record(36, 36), None), (Record(20, 36), "1 finding shown below the usual level, because")],
 )
 def test_the_command_says_how_many_are_lowered(
     mine: Record,
@@ -127,5 +127,5 @@ def test_the_command_says_how_many_are_lowered(
     run(["lint", str(written(tmp_path, FILES))], REGISTRY, "0")
     shown = capsys.readouterr()
     assert "zero_optimisation" in shown.out
-    assert ("below its level" in shown.err) == (expected is not None)
+    assert ("below the usual level" in shown.err) == (expected is not None)
     assert expected is None or expected in shown.err
