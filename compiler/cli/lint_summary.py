@@ -128,8 +128,8 @@ def notes(linted: Linted) -> Iterator[str]:
 
 
 _LOWERED: Final = (
-    "shown below the usual level, because the rule was wrong too often in public repositories: name "
-    "the files, or give --software or --hardware, to see the usual levels"
+    "shown below the usual level, because the rule was wrong too often in public repositories: "
+    "name the files, or give --software or --hardware, to see the usual levels"
 )
 _CROWDED: Final = (
     "too many files could be used with too many others, so each is read without the others: name "
