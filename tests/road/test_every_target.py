@@ -32,9 +32,10 @@ TRAVELLED_ELSEWHERE = {
     "bundles",
     "verl": "it imports ray, and its platform is CUDA's where none is found; with that answered "
     "for and ray beside it, 0.9.0 and 0.9.1 trained one and two ranks of tiny models under FSDP 1 "
-    "and 2 on a CPU by emitted bundles for SFT; answers for rewards need vLLM, and a critic needs "
-    "flash attention: with another attention, 0.9.1's engine of a critic gave values and updated "
-    "two ranks under FSDP 2; tests/verify runs its trainers until a model is loaded",
+    "and 2 on a CPU by emitted bundles for SFT; a bundle of PPO took main_ppo of 0.9.1 through its "
+    "critic and its actor to vLLM, with sdpa for flash attention, and its engine of a critic gave "
+    "values and updated two ranks under FSDP 2; answers for rewards need vLLM; tests/verify runs "
+    "its trainers until a model is loaded",
     "openrlhf": "its models import FlashAttention, which has no wheel without CUDA; with that and "
     "DeepSpeed's FusedAdam stood in for, 0.11.2 trained two ranks of a tiny Llama for the eight "
     "planned steps on a CPU by emitted bundles, of texts and of pairs, and one rank over 4 bits",
