@@ -21,7 +21,6 @@ from tunec.compiler.passes.fit.search import (
     Verdict,
     chosen,
     describe,
-    preference,
     search,
 )
 from tunec.schemas.units import format_bytes
@@ -135,16 +134,14 @@ class _Judge(Struct, frozen=True):
 
 
 def _slower(other: Candidate, best: Candidate) -> str:
-    """Why a layout that fits was rejected: its speed, and what `preference` counts against it."""
+    """Why a layout that fits was rejected: its speed, and what counts against it."""
     longer, held = other.cost / best.cost - 1, _held_against(other, best)
     if longer >= _TOLD:
         return ", and ".join((f"fits, {longer:.1%} slower", *held[:1]))
     speed = f"{-longer:.1%} faster" if longer <= -_TOLD else "equally fast"
     if other.shape.offloads and not best.shape.offloads:
         held.append("moves states to the host")
-    if preference(other)[1] > preference(best)[1]:
-        held.append("is more complex")
-    return f"fits and is {speed}, but {held[0] if held else 'has a smaller micro batch'}"
+    return f"fits and is {speed}, but {(*held, 'is more complex')[0]}"
 
 
 _TOLD: Final = 0.0005

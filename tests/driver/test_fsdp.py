@@ -7,6 +7,7 @@ from planning import planned as spec_planned
 from tunec.compiler.driver import compile_spec, plan
 from tunec.compiler.frontend.load import load_mapping, load_spec
 from tunec.compiler.ir.invariants import breaches
+from tunec.compiler.passes.fit.search import TIE
 from tunec.targets.registry import REGISTRY
 
 SPEC = """\
@@ -42,8 +43,9 @@ def test_unasked_it_is_not_considered(tmp_path, method):
     assert not found.ledger.winner("fsdp.sharding").beat
 
 
-FULL = {"model": "llama-3.1-8b", "method": "full", "hardware": "a100-80g-x8-n2"}
+FULL = {"model": "llama-3.1-8b", "method": "full", "hardware": "h100-x8-n2"}
 LONG = {"data": {"train": "train.jsonl", "samples": 1000, "sequence": 8192}}
+SHORT = {"data": {"train": "train.jsonl", "samples": 1000, "sequence": 1024}}
 
 
 def compiled(*targets, **changes):
@@ -63,7 +65,8 @@ def compiled(*targets, **changes):
     ],
 )
 def test_it_is_chosen_where_it_is_faster_and_all_targets_take_it(targets, engine):
-    found = compiled(*targets, **FULL, **LONG)
+    """On two nodes one sample of each device hides little of what ZeRO exchanges after the step."""
+    found = compiled(*targets, **FULL, **SHORT, batch={"global": 16})
     assert found.ok
     assert found.planned.plan.parallel.engine == engine
     beaten = {other.value for other in found.planned.ledger.winner("parallel.engine").beat}
@@ -79,11 +82,11 @@ def test_where_nothing_else_fits_it_is_taken():
 
 
 def test_a_little_faster_is_not_enough():
-    """Checkpoints of another form are worth a twentieth of the time (decision 10)."""
+    """Checkpoints of another form are worth what the account may be off by (decision 10)."""
     given = {**FULL, **LONG, "model": "mistral-small-24b", "hardware": "h100-x8"}
     free, by_fsdp = compiled("trl", **given), compiled("trl", engine="fsdp", **given)
     assert free.planned.plan.parallel.engine == "deepspeed"
-    assert 1 < free.planned.time.step_seconds / by_fsdp.planned.time.step_seconds < 1.05
+    assert 1 < free.planned.time.step_seconds / by_fsdp.planned.time.step_seconds < 1 + TIE
 
 
 @pytest.mark.parametrize(

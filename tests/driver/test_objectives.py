@@ -211,8 +211,9 @@ def test_the_accounts_hear_of_the_objective():
 
 
 def test_a_second_model_is_in_memory_and_time():
-    both = planned(objective="dpo", method="full")
-    before = planned(objective={"dpo": {"reference": "precomputed"}}, method="full")
+    asked = {"method": "full", "engine": "deepspeed"}
+    both = planned(objective="dpo", **asked)
+    before = planned(objective={"dpo": {"reference": "precomputed"}}, **asked)
     size = 2 * both.plan.model.parameters
     assert both.memory.terms["reference model"] == size
     assert "reference model" not in before.memory.terms

@@ -16,11 +16,11 @@ from tunec.compiler.ir.invariants import breaches
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.passes.fit.fit import GROUPS as FIT_GROUPS
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
-from tunec.compiler.passes.fit.search import PIECE
+from tunec.compiler.passes.fit.search import OFFLOADED, TIE
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.terms import FloatDtype
 
-EQUAL = 1 + 10 * PIECE
+EQUAL = 1 + TIE
 """A layout has ten pieces of machinery at most, and each has to be worth a thousandth."""
 
 MODELS = st.sampled_from(
@@ -178,7 +178,10 @@ def test_more_memory_never_makes_a_plan_slower(changes, one, other):
     roomy = planned(**{**changes, "budget": {"gpu_memory": large}}, repairing=False)
     assume(tight.plan is not None)
     assert roomy.plan is not None, errors(roomy)
-    assert 1 / roomy.time.samples_per_second <= EQUAL / tight.time.samples_per_second
+    zero = tight.plan.zero
+    moved = OFFLOADED if {zero.offload_optimizer, zero.offload_param} != {"none"} else 0
+    allowed = EQUAL * (1 + moved) / tight.time.samples_per_second
+    assert 1 / roomy.time.samples_per_second <= allowed
 
 
 @given(specs(), st.sampled_from(["ddp", "deepspeed"]), st.sampled_from([0, 1, 2, 3]))

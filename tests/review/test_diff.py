@@ -61,7 +61,7 @@ def test_meanings_are_of_slots_and_every_slot_has_one():
         ("train: {", "train: {optimizer: sgd, ", "breaking", "optimizer.name"),
         ("model: llama-3.1-8b", "model: llama-3.1-8b\nprecision: fp16", "breaking", None),
         ("train: {", "pin: {batch.micro: 1}\ntrain: {", "performance", "batch.micro"),
-        ("train: {", "launcher: torchrun\ntrain: {", "cosmetic", "launch.launcher"),
+        ("train: {", "launcher: accelerate\ntrain: {", "cosmetic", "launch.launcher"),
         ("train: {", "train: {output: elsewhere, ", "cosmetic", "runtime.output"),
     ],
 )

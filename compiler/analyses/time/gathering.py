@@ -14,10 +14,20 @@ def passes(layout: Layout) -> int:
 
 
 def gathers(workload: Workload, layout: Layout) -> int:
-    """How often ZeRO's stage 3 gathers a module: in every pass of a micro batch."""
-    if not _is_sharded(layout) or layout.zero.stage != PARAMETERS:
+    """How often ZeRO's stage 3 gathers a module: in every pass of a micro batch.
+
+    One rank alone has all of these hooks and fetches too, without the collective (deepspeed 0.19.8
+    `runtime/zero/partition_parameters.py`, `_no_gather_coalesced`), and they take as long: 0.2 ms
+    of a core on a CPU, where a kernel takes 0.01.
+    """
+    if _stage(layout) != PARAMETERS:
         return 0
     return _modules(workload, layout.zero.persistence_threshold).gathered * passes(layout)
+
+
+def copied(workload: Workload, layout: Layout) -> int:
+    """How many of these modules are copied from the host."""
+    return gathers(workload, layout) if layout.zero.offload_param != "none" else 0
 
 
 def found_whole(workload: Workload, layout: Layout) -> int:
@@ -27,26 +37,44 @@ def found_whole(workload: Workload, layout: Layout) -> int:
     of an adapter are modules too, and are found whole or in transfer: the prefetch of a layer
     combines small ones (`partitioned_param_coordinator.py`, `fetch_sub_module`).
     """
-    if not _is_sharded(layout) or layout.zero.stage != PARAMETERS:
+    if _stage(layout) != PARAMETERS:
         return 0
     return _modules(workload, layout.zero.persistence_threshold).whole * passes(layout)
 
 
-def hooks(workload: Workload, layout: Layout) -> int:
-    """Gradients that a hook of stage 2 takes from the backward pass, in Python.
+def hooks(workload: Workload, layout: Layout) -> float:
+    """Gradients that a hook takes from the backward pass in Python, on average over micro batches.
 
-    deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`,
-    `reduce_independent_p_g_buckets_and_remove_grads`. Stage 3's hooks are included in the time of a
+    Stage 2 takes each in each of them; stage 1, if its exchange overlaps, in the last (deepspeed
+    0.19.8 `runtime/zero/stage_1_and_2.py`, `create_gradient_handling_hooks`,
+    `reduce_ready_partitions_and_remove_grads`). Stage 3's hooks are included in the time of a
     module.
     """
-    if not _is_sharded(layout) or layout.zero.stage != GRADIENTS:
+    if _stage(layout) == GRADIENTS:
+        return _gradients(workload)
+    return _at_the_end(workload, layout) if layout.zero.overlap_comm else 0
+
+
+def carried(workload: Workload, layout: Layout) -> float:
+    """Gradients that are copied to the host one by one, on average over micro batches.
+
+    Each is measured, placed and copied (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`,
+    `copy_grads_in_partition`; `stage3.py`, `partition_grads`).
+    """
+    if layout.zero.offload_optimizer == "none":
         return 0
-    return _gradients(workload)
+    if _stage(layout) >= GRADIENTS:
+        return _gradients(workload)
+    return _at_the_end(workload, layout)
 
 
-def _is_sharded(layout: Layout) -> bool:
-    alone = layout.parallel.data * layout.parallel.sequence == 1
-    return layout.parallel.engine == "deepspeed" and not alone
+def _at_the_end(workload: Workload, layout: Layout) -> float:
+    """Gradients of stage 1, which handles them in the last micro batch of a step."""
+    return _gradients(workload) / layout.batch.accumulation if _stage(layout) == 1 else 0
+
+
+def _stage(layout: Layout) -> int:
+    return layout.zero.stage if layout.parallel.engine == "deepspeed" else 0
 
 
 def units(workload: Workload, layout: Layout) -> int:

@@ -31,7 +31,7 @@ class Problem(Struct, frozen=True):
     """Bytes on each device that the run may use."""
     reserve: int
     """Bytes of the budget that a layout should leave free; using them has a price
-    (`preference`)."""
+    (`yielding`)."""
     host_budget: int | None
     """Bytes of each node's RAM that the run may use; None: unknown."""
     nvme_path: str | None
@@ -79,7 +79,7 @@ def _details(pins: _Pins, engine: Engine | None) -> tuple[tuple[str, _Pins], ...
 
 
 class Shape(Struct, frozen=True, order=True):
-    """A layout without its batch. The field order is the order of preference among equals."""
+    """A layout without its batch."""
 
     engine: Engine
     stage: int

@@ -1,14 +1,16 @@
-"""The search: every possible shape, the micro batches that fit it, and the fastest of them."""
+"""The search: every possible shape, the micro batches that fit it, and the simplest fast one."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from heapq import heappop, heappush
+from math import inf
 from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
 
 from tunec.compiler.analyses.memory.account import required_bytes
+from tunec.compiler.analyses.memory.sharding import PARAMETERS
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
 from tunec.compiler.passes.fit.problem import Problem, Shape
@@ -16,7 +18,7 @@ from tunec.compiler.passes.fit.rungs import Fitting, Ladder, Rung, rungs
 from tunec.compiler.passes.fit.shapes import impossible, shapes
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
-from tunec.schemas.terms import STEPS_IN_BACKWARD
+from tunec.schemas.terms import STEPS_IN_BACKWARD, Engine, Offload
 from tunec.schemas.units import format_bytes
 
 
@@ -38,7 +40,7 @@ class Candidate(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """The outcome of a shape: its fastest candidate, or the reason why there is none."""
+    """The outcome of a shape: its best candidate, or the reason why there is none."""
 
     shape: Shape
     best: Candidate | None
@@ -74,24 +76,26 @@ class Answer(Struct, frozen=True):
         return shortages(self.problem)[1]
 
 
-_Preference = tuple[float, int, int, Shape]
+_Bound = tuple[float, Shape]
 
 
 @cached(1024)
 def search(problem: Problem) -> Answer:
-    """Find the fastest layout that fits; of layouts with nearly equal speed, the simplest.
+    """Find the simplest of the layouts that fit and are as fast as the fastest (`preferred`).
 
     Shapes are tried in the order of what each could reach with unlimited memory. The search ends
-    when the next one could not beat the best that was found (`preference`).
+    when the next one could not be as fast as the fastest that was found.
     """
-    best: Candidate | None = None
-    for bound, hope, rung in _hopes(problem):
-        if best is not None and bound > preference(best):
+    found: list[Candidate] = []
+    fastest = inf
+    for (bound, _), hope, rung in _hopes(problem):
+        if bound > (1 + TIE) * fastest:
             break
-        found = _best(problem, rung, hope)
-        if found is not None and (best is None or preference(found) < preference(best)):
-            best = found
-    return Answer(problem, best)
+        best = _best(problem, rung, hope)
+        if best is not None:
+            found.append(best)
+            fastest = min(fastest, priced(best))
+    return Answer(problem, preferred(found))
 
 
 @cached(64)
@@ -131,13 +135,13 @@ def _every(problem: Problem) -> Iterator[Rung]:
     return (rung for ladder in rungs(problem) for rung in ladder)
 
 
-def _hopes(problem: Problem) -> Iterator[tuple[_Preference, Candidate, Rung]]:
-    """Each possible shape with its best candidate given unlimited memory, best first.
+def _hopes(problem: Problem) -> Iterator[tuple[_Bound, Candidate, Rung]]:
+    """Each possible shape with its best candidate given unlimited memory, fastest first.
 
     Recomputing layers never makes a step faster, so a shape that recomputes follows the one that
     does not, and its bound is computed only then.
     """
-    waiting: list[tuple[_Preference, Candidate, Ladder]] = []
+    waiting: list[tuple[_Bound, Candidate, Ladder]] = []
     for ladder in rungs(problem):
         if ladder[0].can_hold(problem.budget):
             _hope(problem, ladder, waiting)
@@ -149,41 +153,67 @@ def _hopes(problem: Problem) -> Iterator[tuple[_Preference, Candidate, Rung]]:
 
 
 def _hope(
-    problem: Problem, ladder: Ladder, waiting: list[tuple[_Preference, Candidate, Ladder]]
+    problem: Problem, ladder: Ladder, waiting: list[tuple[_Bound, Candidate, Ladder]]
 ) -> None:
     """Queue a ladder by what its first shape could reach, if it has any layout."""
     layout = ladder[0].roomiest
     if layout is not None:
         hope = _candidate(problem, ladder[0], layout)
-        heappush(waiting, (preference(hope), hope, ladder))
+        heappush(waiting, ((priced(hope), hope.shape), hope, ladder))
 
 
-def preference(candidate: Candidate) -> _Preference:
-    """Speed, minus a thousandth for each piece of machinery; then the simplest.
+def preferred(found: Collection[Candidate]) -> Candidate | None:
+    """The simplest of those that are as fast as the fastest, for all that the account can tell.
 
-    So the simplest of layouts with nearly equal speed wins, whatever else changes in the spec.
-    Rounding speed to a grid would let layouts change places wherever a grid line falls between
-    them. Taking the simplest within some share of the fastest would break a promise: more memory
-    could admit a faster layout, and with it a simpler one that is slower than the earlier choice.
-    Here more memory cannot make the best preference worse, so no plan gets slower by more than its
-    machinery and the prices below.
+    `found` has the best candidate of each shape. If the fastest moves nothing to the host, nor does
+    what is preferred. More memory only adds candidates, so that no plan gets slower by more than
+    `TIE` and what it no longer concedes.
     """
-    pieces = _machinery(candidate.shape)
-    other = OTHER_CHECKPOINTS if candidate.shape.engine == "fsdp" else 0.0
-    conceded = CONCESSION * (candidate.spends_reserve + candidate.sums_narrow)
-    conceded += OFFLOADED if candidate.shape.offloads else 0.0
-    priced = candidate.cost * (1 + PIECE * pieces + other + conceded)
-    # Nine digits: what no platform's arithmetic tells apart.
-    return float(f"{priced:.9g}"), pieces, -candidate.layout.batch.micro, candidate.shape
+    fastest = min(found, key=priced, default=None)
+    if fastest is None:
+        return None
+    near, offloads = (1 + TIE) * fastest.cost, fastest.shape.offloads
+    equal = (each for each in found if each.cost <= near and each.shape.offloads == offloads)
+    return min(equal, key=simplicity)
 
 
-PIECE: Final = 0.001
-"""How much faster a step must be for one more piece of machinery, as a share. A judgement."""
+def priced(candidate: Candidate) -> float:
+    """Seconds for each sample, and what a layout has to be faster by if it uses the host's memory.
 
-OTHER_CHECKPOINTS: Final = 0.05
-"""How much faster FSDP must be than ZeRO to be chosen by default, as a share: their checkpoints
-differ, and the time account is no finer (decision 10). If FSDP is requested, every candidate has
-it."""
+    Nine digits: what no platform's arithmetic tells apart.
+    """
+    return float(f"{candidate.cost * (1 + OFFLOADED * candidate.shape.offloads):.9g}")
+
+
+def yielding(candidate: Candidate) -> float:
+    """Seconds for each sample, and what a layout has to be faster by for what it gives up."""
+    given_up = candidate.spends_reserve + candidate.sums_narrow
+    return float(f"{candidate.cost * (1 + CONCESSION * given_up):.9g}")
+
+
+def simplicity(candidate: Candidate) -> tuple[object, ...]:
+    """The order in which layouts that are equally fast are taken.
+
+    First those that give up nothing and move less to the host; then by engine, FSDP after ZeRO,
+    since its checkpoints differ (decision 10); then those whose parameters are whole, those that
+    recompute nothing, and the lower stage.
+    """
+    shape = candidate.shape
+    return (
+        candidate.spends_reserve + candidate.sums_narrow,
+        _PLACES[shape.offload_optimizer] + _PLACES[shape.offload_param] + shape.fsdp[2],
+        _ENGINES.index(shape.engine),
+        shape.stage == PARAMETERS or shape.fsdp[1] in ("full", "hybrid"),
+        shape.checkpointing != "none",
+        shape.stage,
+        priced(candidate),
+        shape,
+    )
+
+
+TIE: Final = 0.1
+"""Layouts are equally fast if their times differ by less than this share: half of the runs that
+judge the account are off by about as much (`accuracy.HALF`)."""
 
 CONCESSION: Final = 0.1
 """How much faster a layout must be to use the reserve, or to accumulate gradients in bf16, as a
@@ -194,14 +224,8 @@ OFFLOADED: Final = 1 / 3
 recomputing all layers costs. Where a device has room, offload then wins by nothing that its engine
 brings besides, such as weights in 16 bits without autocast. A judgement."""
 
-_ENGINES: Final = {"none": 0, "ddp": 1, "fsdp": 2, "deepspeed": 2}
-_PLACES: Final = {"none": 0, "cpu": 1, "nvme": 2}
-
-
-def _machinery(shape: Shape) -> int:
-    """The number of mechanisms beyond one process: engine, stage, offload and recomputation."""
-    moved = _PLACES[shape.offload_optimizer] + _PLACES[shape.offload_param] + shape.fsdp[2]
-    return _ENGINES[shape.engine] + shape.stage + moved + (shape.checkpointing != "none")
+_ENGINES: Final[tuple[Engine, ...]] = ("none", "ddp", "deepspeed", "fsdp")
+_PLACES: Final[Mapping[Offload, int]] = {"none": 0, "cpu": 1, "nvme": 2}
 
 
 def _judge(problem: Problem, rung: Rung) -> Verdict:
@@ -220,7 +244,7 @@ def _best(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candid
         return found
     other = _roomy(problem, rung.narrow)
     narrow = other and replace(other, sums_narrow=other.layout.batch.accumulation > 1)
-    return min(filter(None, (found, narrow)), key=preference, default=None)
+    return min(filter(None, (found, narrow)), key=yielding, default=None)
 
 
 def _roomy(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candidate | None:
@@ -231,7 +255,7 @@ def _roomy(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candi
         return kept
     found = rung.fitting(problem.budget, problem.host_budget)
     spent = found and replace(_timed(problem, rung, found, hope), spends_reserve=True)
-    return min(filter(None, (kept, spent)), key=preference, default=None)
+    return min(filter(None, (kept, spent)), key=yielding, default=None)
 
 
 def _timed(
@@ -300,7 +324,13 @@ def chosen(answer: Answer) -> str:
         return "the only layout that fits"
     near = [each for each in fitting if not each.shape.offloads]
     if answer.best not in near or not min(fitting, key=attrgetter("cost")).shape.offloads:
-        return f"the fastest of {len(fitting)} layouts that fit"
+        return _of(answer.best, fitting, f"{len(fitting)} layouts that fit")
     if len(near) == 1:
         return "the only layout that moves nothing to the host and fits"
-    return f"the fastest of {len(near)} layouts that move nothing to the host and fit"
+    return _of(answer.best, near, f"{len(near)} layouts that move nothing to the host and fit")
+
+
+def _of(best: Candidate, found: Collection[Candidate], named: str) -> str:
+    if best == min(found, key=priced):
+        return f"the fastest of {named}"
+    return f"the simplest within {TIE:.0%} of the fastest of {named}"

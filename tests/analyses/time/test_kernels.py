@@ -23,7 +23,14 @@ from tunec.compiler.analyses.memory.workload import USUAL_FSDP, Layout
 from tunec.compiler.analyses.time.coefficients import FITTED
 from tunec.compiler.analyses.time.compute import accumulated_bytes, compute, product_rate, work_of
 from tunec.compiler.analyses.time.flops import operations
-from tunec.compiler.analyses.time.gathering import found_whole, gathers, hooks, units
+from tunec.compiler.analyses.time.gathering import (
+    carried,
+    copied,
+    found_whole,
+    gathers,
+    hooks,
+    units,
+)
 from tunec.compiler.analyses.time.kernels import (
     converted_bytes,
     is_wide,
@@ -70,7 +77,7 @@ def test_fsdp_1_gathers_each_half_of_an_adapter() -> None:
     assert units(workload, layout(**BF16_LORA)) == 0
 
 
-def test_stage_3_gathers_modules_where_there_is_somebody_to_gather_from() -> None:
+def test_stage_3_gathers_modules_on_one_rank_too() -> None:
     workload = full(LARGE)
     two = layout(engine="deepspeed", stage=3, world=2)
     modules = sum(module.copies for module in LARGE.modules) - (2 * 32 + 1)  # norms stay whole
@@ -81,7 +88,11 @@ def test_stage_3_gathers_modules_where_there_is_somebody_to_gather_from() -> Non
     assert found_whole(workload, all_apart) == 0
     again = layout(engine="deepspeed", stage=3, world=2, checkpointed=True)
     assert gathers(workload, again) == 3 * modules
-    assert gathers(workload, layout(engine="deepspeed", stage=3, world=1)) == 0
+    alone = layout(engine="deepspeed", stage=3, world=1)
+    assert gathers(workload, alone) == 2 * modules
+    assert copied(workload, alone) == 0
+    away = layout(engine="deepspeed", stage=3, world=1, offload_param="cpu")
+    assert copied(workload, away) == gathers(workload, away)
     assert gathers(workload, layout(engine="deepspeed", stage=2, world=2)) == 0
 
 
@@ -216,8 +227,21 @@ def test_hooks_of_stage_2_take_each_gradient() -> None:
     assert hooks(full(biased), two) == plain + 3 * 2
     for other in (layout(engine="deepspeed", stage=1, world=2), layout(), layout(stage=2)):
         assert hooks(full(LARGE), other) == 0
+    ahead = layout(engine="deepspeed", stage=1, world=2, overlap_comm=True, accumulation=4)
+    assert hooks(full(LARGE), ahead) == tensors / 4
     on, work = machine("a100-sxm4-80g"), work_of(full(LARGE), two)
     assert compute(work, on)["gradient hooks"] == FITTED.hook * tensors
+
+
+def test_gradients_are_carried_to_the_host_one_by_one() -> None:
+    on, tensors = machine("a100-sxm4-80g"), sum(module.copies for module in LARGE.modules)
+    there = {"engine": "deepspeed", "world": 1, "offload_optimizer": "cpu", "accumulation": 4}
+    one, two, three = (layout(stage=stage, **there) for stage in (1, 2, 3))
+    assert carried(full(LARGE), one) == tensors / 4
+    assert carried(full(LARGE), two) == carried(full(LARGE), three) == tensors
+    assert carried(full(LARGE), layout(engine="deepspeed", stage=2, world=2)) == 0
+    hooked = compute(work_of(full(LARGE), two), on)["gradient hooks"]
+    assert hooked == pytest.approx((FITTED.hook + 6 * FITTED.kernel) * tensors)
 
 
 def test_half_of_the_last_wave_has_no_tile() -> None:
