@@ -26,6 +26,7 @@ SPEC = {
     "method": "lora",
     "data": {"train": "train.jsonl", "samples": 1000, "sequence": 1024},
     "hardware": "a100-80g-x8",
+    "engine": "deepspeed",
 }
 BASH = shutil.which("bash")
 

@@ -96,7 +96,7 @@ def test_a_plan_and_why(session):
     assert found["plan"]["devices.model"] == "a100-sxm4-40g"
     assert found["memory"]["gpu"]["peak_bytes"] < found["memory"]["gpu"]["budget_bytes"]
     why = data(session, "why")
-    assert why["value"] == "deepspeed"
+    assert why["value"] == "ddp"
     assert why["definitions"][0]["reason"]
     assert why["considered"]
     assert data(session, "page")["page"].startswith("# E0701")

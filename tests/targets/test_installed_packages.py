@@ -24,7 +24,7 @@ REWARDS = {"grpo": {"rewards": ["rewards.correct"], "samples": 8, "completion": 
 REWARDED_IN_PROCESS = {"grpo": {**REWARDS["grpo"], "generator": "vllm_colocate"}}
 TRAINERS = {
     "axolotl": SPEC,
-    "llamafactory": SPEC,
+    "llamafactory": {**SPEC, "engine": "deepspeed"},
     "ms-swift": SPEC,
     "nemo-automodel": SPEC,
     "openrlhf": SPEC,
@@ -227,7 +227,7 @@ def test_flash_attention_is_installed_once():
         ({"zero.stage": 1}, {}, "2.9.1", "2.9.1"),
         ({}, {"torch": "2.10.0"}, "2.10.0", "2.10.0"),
         ({}, {"torch": "2.11.0"}, "2.11.0", ""),
-        ({}, {}, "2.9.1", "2.9.1"),
+        ({"parallel.engine": "deepspeed"}, {}, "2.9.1", "2.9.1"),
     ],
 )
 def test_the_library_of_sounds_is_that_of_the_torch(release, pin, software, torch, audio):

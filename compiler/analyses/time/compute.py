@@ -97,7 +97,8 @@ class Work(NamedTuple):
     rearranged: float
     """Bytes of copies around the exchanges of ranks that share a sequence."""
     scattered: float
-    """Elements that experts add to their tokens, in the forward passes."""
+    """Elements that experts add to their tokens, and gradients of those that they picked, in all
+    passes."""
     accumulated: float
     """Bytes moved by adding gradients to those of earlier micro batches."""
     adapter_traffic: float
@@ -257,7 +258,7 @@ def work_of(workload: Workload, layout: Layout) -> Work:
         fused=workload.loss == "fused" or _brings_kernels(workload),
         sliced=moved.sliced,
         rearranged=samples * (2 + repeated) * rearranged_bytes(workload, parallel.sequence),
-        scattered=samples * (1 + repeated) * scattered(workload),
+        scattered=samples * (2 + repeated) * scattered(workload),
         accumulated=accumulated_bytes(workload, layout),
         adapter_traffic=samples * moved.adapters,
         added=by_unsloth(workload) and not workload.adapter.dropout,

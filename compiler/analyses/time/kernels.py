@@ -31,6 +31,8 @@ three products, the activation, and tokens that are picked and added."""
 _SLICE: Final = 0.5
 """Modules that an expert which is a slice counts for: one product; backward two, zeros, a copy and
 a sum."""
+_LAYER_NORM: Final = 2 / (FORWARD + _BACKWARD)
+"""Modules that a LayerNorm counts for: a kernel in each pass."""
 _SLICED: Final = frozenset({"granitemoe", "granitemoeshared", "jetmoe"})
 
 
@@ -118,7 +120,9 @@ def scattered(workload: Workload) -> float:
     """Elements of one sample that experts add to their tokens in one pass.
 
     transformers 4.52.4 `models/granitemoe/modeling_granitemoe.py`, `GraniteMoeMoE.forward`; 4.45
-    `models/mixtral/modeling_mixtral.py`: `index_add`.
+    `models/mixtral/modeling_mixtral.py`: `index_add`. Backward, the gradients of the tokens that
+    experts had picked are added up likewise: torch 2.13 `tools/autograd/derivatives.yaml`,
+    `index.Tensor`: `index_put` that accumulates. It sorts first, and is taken to be no slower.
     """
     if not is_read_back(workload):
         return 0.0
@@ -150,18 +154,21 @@ def _launching(workload: Workload) -> float:
     )
 
 
-def _parts(model: Architecture, module: Module) -> int:
-    """Modules of a Llama layer that a projection stands for; what follows each is launched anyway.
+def _parts(model: Architecture, module: Module) -> float:
+    """Modules of a Llama layer that a module stands for; what follows each is launched anyway.
 
-    Traced: a layer of Phi-3, which has four products, launches 38 and 72 too.
+    Traced: a layer of Phi-3, which has four products, launches 38 and 72 too. LayerNorm is a kernel
+    of its own, where an RMSNorm is six: layers of BERT, DistilBERT, GPT-2 and GPT-NeoX launch 74 to
+    82 in both passes, those of OPT 64.
     """
-    for stack in model.stacks:
-        if stack.part == module.part and stack.gated and module.kind == "linear":
-            if is_fused_gate(module, stack):
-                return 2
-            if is_fused_qkv(module, stack):
-                return 3
-    return 1
+    stack = next((each for each in model.stacks if each.part == module.part), None)
+    if stack is None:
+        return 1
+    if module.kind == "norm":
+        return _LAYER_NORM if stack.norm == "layer" else 1
+    if module.kind == "linear" and is_fused_gate(module, stack):
+        return 2
+    return 3 if module.kind == "linear" and is_fused_qkv(module, stack) else 1
 
 
 def _expanded(workload: Workload) -> int:

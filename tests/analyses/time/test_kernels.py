@@ -102,6 +102,23 @@ def test_a_layer_of_llama_launches_what_was_traced() -> None:
     assert sum(kernels(full(LARGE), repeated=0)) == pytest.approx(layers * (38 + 71) + ends)
 
 
+@pytest.mark.parametrize(
+    ("family", "traced"),
+    [("bert", 22 + 54), ("gpt2", 28 + 54), ("gpt_neox", 25 + 54)],
+)
+def test_layers_with_layer_norm_launch_fewer(family: str, traced: int) -> None:
+    """Traced: transformers 5.23, eager (GPT-NeoX sdpa), dropout as the one kernel of a device."""
+    one, three = (
+        model({"model_type": family, "n_layer" if family == "gpt2" else _LAYERS: layers})
+        for layers in (1, 3)
+    )
+    more = [sum(kernels(full(each), repeated=0)) for each in (one, three)]
+    assert (more[1] - more[0]) / 2 == pytest.approx(traced, rel=0.1)
+
+
+_LAYERS = "num_hidden_layers"
+
+
 def test_short_texts_wait_for_the_host() -> None:
     workload = full(SMALL, sequence=16)
     on = machine("h100-sxm")
@@ -256,6 +273,11 @@ def test_experts_in_a_loop_add_to_their_tokens_one_by_one() -> None:
     one_pass = scattered(full(GRANITE, sequence=512, versions=BEFORE))
     assert one_pass == 512 * 2 * 2 * 256  # tokens, layers, active experts, width
     assert scattered(full(GRANITE, sequence=512, versions=SINCE)) == 0
+    for checkpointed, passes in ((False, 2), (True, 3)):
+        work = work_of(
+            full(GRANITE, sequence=512, versions=BEFORE), layout(checkpointed=checkpointed)
+        )
+        assert work.scattered == passes * one_pass
 
 
 def test_projections_together_launch_what_they_launch_apart() -> None:
