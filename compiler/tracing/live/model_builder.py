@@ -85,15 +85,13 @@ def _transformers(subject: Subject) -> torch.nn.Module:
     with torch.device("meta"):
         try:
             model: torch.nn.Module = maker._from_config(  # noqa: SLF001  what `from_config` calls
-                config, attn_implementation=name
+                deepcopy(config), attn_implementation=name
             )
         except KeyError as fault:
-            if fault.args != (name,):
+            if fault.args != (name,) or wanted != "sdpa":
                 raise
-            raise Untraceable(
-                f"{family!r} takes its attention from its own table of classes, which tracing "
-                "cannot replace; eager attention can be traced"
-            ) from None
+            # its own table of classes has one that calls torch's attention itself (Falcon's)
+            model = maker._from_config(config, attn_implementation=wanted)  # noqa: SLF001
     return model
 
 
