@@ -99,7 +99,7 @@ def is_embedding_norm(module: Module) -> bool:
     return _is_around(module, "norm") and "embed" in module.path
 
 
-_ENCODER: Final = ("encoder.", "model.encoder.")
+_ENCODER: Final = ("encoder.", "model.encoder.", "led.encoder.")
 
 
 def is_in_encoder(module: Module) -> bool:
@@ -296,6 +296,7 @@ _UNROTATED: Final = (
 )
 _CONCATENATED: Final = frozenset(
     {"phi", "phi3", "glm", "glm4", "gpt_neox", "stablelm", "gptj", "codegen", "chatglm"}
+    | {"glm4_moe", "glm4v", "glm4v_moe", "glm_ocr", "minimax_m2", "bamba"}
 )
 _NARROW_ROUTER: Final = frozenset({"qwen2_moe", "qwen3_moe", "olmoe", "granitemoe"})
 _DOUBLE_ROUTER: Final = frozenset({"deepseek_v2", "deepseek_v3"})
