@@ -46,8 +46,9 @@ class Module(Struct, frozen=True):
     """What the `{}` of the path run over, one sequence each; their product gives the copies."""
     fixed: bool = False
     """Whether its class never trains it, such as a table of sinusoids."""
-    calls: Some = 1
-    """How often each token passes it: twice where one attention reads encoder and decoder."""
+    calls: Count = 1
+    """How often each token passes it: twice where one attention reads encoder and decoder; 0: its
+    class runs without it unless a batch has more than text, as Longformer's global attention."""
     positions: Count = 0
     """The length of its input per sample if that does not depend on the text, such as the audio
     that a decoder attends to; 0: the tokens of the text."""
@@ -293,6 +294,9 @@ class Architecture(Struct, frozen=True, dict=True):
     known."""
     plain_loss: bool = False
     """Whether its class computes the loss of unchanged logits, neither shifted nor cast to fp32."""
+    window: Count = 0
+    """Tokens to whose multiple its class pads each text; an encoder before a decoder alone pads;
+    0: it pads none."""
     wide_stream: bool = False
     """Whether its layers pass on fp32 under autocast although their weights have 16 bits."""
     recomputes: bool = True

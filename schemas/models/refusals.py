@@ -72,10 +72,10 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "facebook/hubert-": _SOUND,
     "microsoft/wavlm-": _SOUND,
     "google/long-t5-": _FEEDS,
-    "google/pegasus-x-": _FEEDS,
+    "google/pegasus-x-": _NO_CONFIG,
     "google/bigbird-pegasus-": _FEEDS,
     "facebook/nllb-moe-": _FEEDS,
-    "allenai/led-": _FEEDS,
+    "allenai/led-": _NO_CONFIG,
     "microsoft/trocr-": _FEEDS,
     "naver-clova-ix/donut-": _FEEDS,
     "microsoft/Florence-2-": _FEEDS,
@@ -139,8 +139,7 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "rule of tunec names them so",
     "albert/albert-": _SHARED_LAYERS,
     "ai4bharat/indic-bert": _SHARED_LAYERS,
-    "allenai/longformer-": "its attention pads a text to whole windows, so that its bytes follow "
-    "no curve of the length",
+    "allenai/longformer-": _NO_CONFIG,
     "google/bigbird-roberta-": "its attention draws blocks at random, so that its bytes follow no "
     "curve of the batch",
     "google/fnet-": "its Fourier transforms run in no 16 bits",

@@ -25,6 +25,7 @@ from tunec.compiler.analyses.trainable import adapted_modules  # noqa: E402
 from tunec.compiler.ir.slots import AttentionKernel  # noqa: E402
 from tunec.compiler.tracing.comparison import compare  # noqa: E402
 from tunec.compiler.tracing.live.derivation.curves import Lengths, fitted  # noqa: E402
+from tunec.compiler.tracing.live.derivation.layers import layers_of  # noqa: E402
 from tunec.compiler.tracing.live.derivation.module_tree import module_tree  # noqa: E402
 from tunec.compiler.tracing.subject import Subject, Untraceable  # noqa: E402
 from tunec.schemas.models.catalogue import card as catalogued  # noqa: E402
@@ -121,6 +122,13 @@ CONFIGS = {
         **{f"{half}_attention_heads": 4 for half in ("encoder", "decoder")},
         **{f"{half}_ffn_dim": 704 for half in ("encoder", "decoder")},
     },
+    "longformer": {
+        "model_type": "longformer",
+        "architectures": ["LongformerForMaskedLM"],
+        "num_hidden_layers": 3,
+        "attention_window": 512,
+        "max_position_embeddings": 4098,
+    },
     "whisper": {
         "model_type": "whisper",
         "architectures": ["WhisperForConditionalGeneration"],
@@ -150,7 +158,10 @@ CONFIGS = {
         "moe_topk": 2,
     },
 }
-FAR = ["smollm3", "gpt_oss", "nemotron_h", "falcon_h1", "granitemoehybrid", "mvp", "whisper"]
+FAR = [
+    *("smollm3", "gpt_oss", "nemotron_h", "falcon_h1", "granitemoehybrid", "mvp", "whisper"),
+    "longformer",
+]
 
 
 @cache
@@ -282,6 +293,45 @@ def test_what_samples_have_in_common_is_there_once(which, samples):
     workload = full(found, **options)
     trace = run(Subject(config, workload, plan))
     assert abs(compare(trace, account(workload, plan)).error) < 0.01
+
+
+def test_texts_that_a_class_pads_fill_windows():
+    """Longformer's to the window of its attention."""
+    found = card("longformer").architecture
+    assert (found.window, card("qwen3").architecture.window) == (512, 0)
+    padded = {curve.chunk for each in found.stacks[0].measured for curve in each.saved}
+    assert padded == {512}
+
+
+def test_layers_with_other_switches_are_of_another_kind():
+    """PEGASUS-X's encoder shifts the blocks of every other layer, which fill one block more."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.PegasusXConfig(
+        d_model=64, vocab_size=128, encoder_layers=5, decoder_layers=3, encoder_attention_heads=2
+    )
+    with torch.device("meta"):
+        encoder = transformers.PegasusXModel(config).get_encoder()
+    config.num_hidden_layers = config.encoder_layers
+    assert layers_of(encoder, config).kinds == ((0, 2, 4), (1, 3))
+
+
+def test_modules_that_no_text_reaches_are_never_called():
+    """Longformer's global attention, of which a batch of text alone marks no token."""
+    found = card("longformer").architecture
+    idle = {m.path.rpartition(".")[2] for m in found.modules if not m.calls}
+    assert idle == {"query_global", "key_global", "value_global"}
+    adapted = tuple(m for m in found.modules if m.path.endswith(("query", "query_global")))
+    options = {"sequence": 1500, "attention": AttentionKernel("eager"), "packing": True}
+    one, both = (
+        account(lora(found, adapted=modules, **options), layout(2, **BF16_LORA))
+        for modules in (adapted[:1], adapted)
+    )
+    apart = {
+        name
+        for name, size in both.phases["loss backward"].items()
+        if size != one.phases["loss backward"].get(name)
+    }
+    assert apart == {"adapters"}
 
 
 def test_layers_that_store_and_reuse_keys_and_values_are_kinds_of_their_own():

@@ -41,6 +41,7 @@ from tunec.compiler.analyses.memory.modules import (
     is_in_feed_forward,
     norms_after,
 )
+from tunec.compiler.analyses.memory.padded_texts import filled, rows_of
 from tunec.compiler.analyses.memory.segments import SegmentedLayers, recomputed
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
@@ -213,7 +214,8 @@ def part_activations(
     stacks = stacks_of(workload.architecture, part, only)
     layers = sum(stack.layers for stack in stacks)
     in_order = _is_in_order(stacks, widths, keys, padded=run.padded)
-    inside, rows = partial(_is_inside, part=part, half=only), partial(_rows, tokens=tokens)
+    model = workload.architecture
+    inside, rows = partial(_is_inside, part=part, half=only), partial(rows_of, model, tokens=tokens)
     adapters = _adapters(workload, inside, rows, widths, in_order=in_order) / layers
     if run.keeps_inputs and not widths.trained:
         adapters += _inputs(workload, part, only, rows, widths) / layers
@@ -225,7 +227,7 @@ def part_activations(
     working += reentrant_working(stacks[0], widths) if run.checkpointed and run.reentrant else 0
     forward = max(forward_working(stack, widths, keys) for stack in stacks)
     expanding = max(expanding_working(stack, widths) for stack in stacks)
-    inputs = inputs_waiting(stacks, widths, nested=run.nested)
+    inputs = filled(model, stacks, tokens) * inputs_waiting(stacks, widths, nested=run.nested)
     pairs = [*zip(one, stacks, strict=True)]
     half = max(size - feed_forward_kept(stack, widths) for size, stack in pairs)
     split = run.split(layers)
@@ -235,7 +237,7 @@ def part_activations(
     others, name = beside(held, split), named(part, split)
     halved, layer = tokens * (half + working), held.most + held.working
     again, fresh = split.repeated > 0, split.segments > 0 and not split.tail
-    ending = passing(workload.architecture, stacks, widths, keys, alone=run.alone, recomputed=again)
+    ending = passing(model, stacks, widths, keys, alone=run.alone, recomputed=again)
     first, input_ = one[0] if split.whole else inputs, held.inputs * bool(split.segments)
     experts = experts_pass(stacks[-1], widths, tokens, held.most + input_, name, recomputed=fresh)
     halved = halved if experts is None else experts.ending[name] - input_
@@ -357,11 +359,6 @@ def stacks_of(model: Architecture, part: Part, half: Half = "") -> tuple[Stack, 
 def _is_inside(module: Module, part: Part, half: Half) -> bool:
     within = not half or is_in_encoder(module) == (half == "encoder")
     return module.part == part and within
-
-
-def _rows(module: Module, tokens: float) -> float:
-    """How often a module runs per token; without text, the module's positions per token."""
-    return module.positions / tokens if module.positions else module.calls
 
 
 def _released(

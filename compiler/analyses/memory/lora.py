@@ -58,7 +58,7 @@ def adapters_saved(
     read: set[tuple[str, int, int, bool, bool]] = set()
     saved, model = 0.0, workload.architecture
     for module in modules:
-        if is_stack(module):
+        if is_stack(module) or not tokens(module):
             continue
         source = _source(model, module)
         how = {"in_order": in_order, "several": several}

@@ -139,10 +139,11 @@ _IS_STEPPED: Final[dict[_Stepped, Callable[[Module], bool]]] = {
 
 
 def reached(workload: Workload, layout: Layout) -> Workload:
-    """The workload with unreached modules marked: samples of text alone reach no vision tower."""
-    if workload.data.vision_tokens:
-        return workload
-    return _without_tower(workload, _stepped(layout))
+    """The workload with unreached modules marked.
+
+    Samples of text alone reach no vision tower, and none reaches what its class does not call.
+    """
+    return _without_unreached(workload, _stepped(layout))
 
 
 def _stepped(layout: Layout) -> _Stepped:
@@ -153,9 +154,15 @@ def _stepped(layout: Layout) -> _Stepped:
     return "all" if layout.fsdp.wrap == "none" else "root"
 
 
+def _unreached(modules: tuple[Module, ...], pictured: bool) -> tuple[Module, ...]:
+    tower = () if pictured else tower_of(modules)
+    return tuple(each for each in modules if not each.calls or each in tower)
+
+
 @cached(256)
-def _without_tower(workload: Workload, stepped: _Stepped) -> Workload:
-    idle, adapted = tower_of(workload.trained), tower_of(workload.adapted)
+def _without_unreached(workload: Workload, stepped: _Stepped) -> Workload:
+    pictured = workload.data.vision_tokens > 0
+    idle, adapted = (_unreached(m, pictured) for m in (workload.trained, workload.adapted))
     if not idle and not adapted:
         return workload
     keeps = _IS_STEPPED[stepped]

@@ -29,10 +29,14 @@ _PLACES: Final = (
     "max_encoder_position_embeddings",
     "max_decoder_position_embeddings",
     "max_target_positions",
+    "max_seq_len",
 )
 """Config keys that give the number of rows of a table of positions."""
 _TABLES: Final = ("position_embeddings", "embed_positions", "wpe")
 """Names of the modules that hold tables of learned positions."""
+_PRODUCTS: Final = ("linear", "conv", "router")
+"""Kinds of the modules that multiply; Falcon's are of a class of its own alone (transformers 5.23
+`models/falcon/modeling_falcon.py`, `FalconLinear`)."""
 _CAPS: Final = ("final_logit_softcapping", "logits_soft_cap")
 """Config keys with the cap of the logits: Gemma's, and RecurrentGemma's."""
 _LONGEST: Final = 4096
@@ -63,6 +67,8 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
     head = _name_of(model, output)
     embedding = _embedding_of(model, output)
     modules = _parts(module_tree(model, embedding=embedding))
+    if not any(each.kind in _PRODUCTS and "{}" in each.path for each in modules):
+        raise Untraceable("its layers multiply by classes of its own, which a card does not read")
     measured = _reduced(_with_places(maker, made, model), halves)
     active = max((stack.experts.active for stack in stacks if stack.experts), default=1)
     kind = _kind(maker, made, modules)
@@ -89,6 +95,7 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
         eager=eager,
         unpacked=found.unpacked,
         plain_loss=found.plain_loss,
+        window=found.window,
         wide_stream=found.wide_stream,
         recomputes=maker.supports_gradient_checkpointing,
         remote_code=remote,
@@ -113,9 +120,14 @@ def _layered(kind: str, stacks: Sequence[Stack], found: Measures) -> Iterator[St
 
 
 def _counted(module: Module, found: Measures, source: int) -> Module:
-    """A module with the measured number of its calls, and the positions that it works on."""
+    """A module with the measured number of its calls, and the positions that it works on.
+
+    A product may be read without a call, so that only one without a gradient is never reached.
+    """
     beside = source if module.path in found.beside else 0
-    return replace(module, calls=found.calls.get(module.path, 1), positions=beside)
+    wants = module.part == "text" and not module.fixed
+    calls = found.calls.get(module.path, 1) if not wants or module.path in found.reached else 0
+    return replace(module, calls=calls, positions=beside)
 
 
 def _tower(model: Any) -> tuple[Stack, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, count, pairwise
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import torch
 from msgspec import Struct
@@ -61,6 +61,13 @@ class Lengths(Struct, frozen=True):
     """The divisor of all lengths."""
     brief: bool = False
     """Whether one of them is a length of the short samples that a class is made for."""
+    window: int = 0
+    """The number of tokens to whose multiple the class pads each text; 0: it does not."""
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The chunk sizes in tokens that curves may have."""
+        return (self.window,) if self.window else _CHUNKS
 
     @property
     def all(self) -> tuple[int, ...]:
@@ -73,19 +80,21 @@ class Lengths(Struct, frozen=True):
 
         `short`: for a class that takes one step per token and works on no chunks.
         """
-        share = _SHARE if short else 1
-        free, step = _free(model, active), _CHUNKS[-1] // share
-        first = free(_ALIGNED // share, step)
+        share, window = _SHARE if short else 1, _window(model)
+        free, step = _free(model, active), (window or _CHUNKS[-1]) // share
+        first = free(int(filled_up(_ALIGNED // share, step)), step)
         aligned = first, free(first + 2 * step, step)
-        return cls(aligned, tuple(free(at // share, 2) for at in _UNALIGNED), share)
+        unaligned = tuple(free(at // share, 2) for at in _UNALIGNED)
+        return cls(aligned, unaligned, share, window=window)
 
     def within(self, longest: int, model: torch.nn.Module, active: int) -> Self:
         """These lengths, with two that a class takes whose longest sequence is before the first.
 
         What a sample has beside its text, as DeBERTa's layers have copies of a table of relative
         positions, is much of a short sample and little of a long one; scores are the reverse.
+        A sample that is padded to a window is not short.
         """
-        if longest >= self.aligned[0]:
+        if longest >= self.aligned[0] or self.window:
             return self
         free = _free(model, active)
         short = tuple(free(longest // part + 1, 2) for part in _SHORTER)
@@ -97,7 +106,7 @@ class Lengths(Struct, frozen=True):
 
     def with_more(self, model: torch.nn.Module, active: int) -> Self:
         """These lengths with one more aligned and two more unaligned ones."""
-        free, step = _free(model, active), _CHUNKS[-1] // self.share
+        free, step = _free(model, active), self.chunks[-1] // self.share
         last = free(self.aligned[-1] + step, step)
         more = tuple(free(at // self.share, 2) for at in _MORE)
         return replace(self, aligned=(*self.aligned, last), unaligned=(*self.unaligned, *more))
@@ -109,15 +118,36 @@ class Lengths(Struct, frozen=True):
         return replace(self, unaligned=(*self.unaligned, *many))
 
 
+def _window(model: Any) -> int:
+    """The number of tokens to whose multiple a class pads each text; 0: it does not.
+
+    Longformer and LED pad to the widest window of a layer, PEGASUS-X, which has global tokens
+    beside its blocks, to a block (transformers 5.23 `LongformerModel._pad_to_window_size`,
+    `PegasusXEncoder.forward`).
+    """
+    config: Any = getattr(model, "config", None)
+    given = getattr(config, "attention_window", None) or 0
+    if not given and hasattr(config, "num_global_tokens"):
+        given = config.block_size
+    return max(given) if isinstance(given, list) else int(given)
+
+
 def _free(model: torch.nn.Module, active: int) -> Callable[[int, int], int]:
     """A function that finds the next length, in steps, that is not a parameter's width."""
     widths = {side for each in model.parameters() for side in each.shape}
+    window = _window(model) or 1
 
     def free(length: int, step: int) -> int:
-        rows = ((each, (each, each * active, each * _SAMPLES)) for each in count(length, step))
+        rows = ((each, _rows(each, window, active)) for each in count(length, step))
         return next(each for each, read in rows if widths.isdisjoint(read))
 
     return free
+
+
+def _rows(length: int, window: int, active: int) -> Iterator[int]:
+    """The numbers of rows that layers work on for texts of a length."""
+    for each in (length, -(-length // window) * window):
+        yield from (each, each * active, each * _SAMPLES)
 
 
 def fitted(
@@ -131,16 +161,18 @@ def fitted(
     first, second = lengths.aligned[:2]
     line = _line(sizes, first, second)
     beside = [_beside(sizes), _beside(sizes, keys=True)] if source else []
-    chunked = (_filled(sizes, lengths, line, chunk) for chunk in _CHUNKS)
+    chunked = (_filled(sizes, lengths, line, chunk) for chunk in lengths.chunks)
     lower, upper = _line(sizes, *sorted(sizes)[:2]), _line(sizes, *sorted(sizes)[-2:])
-    stated = (_with_state(sizes, lengths, chunk) for chunk in _CHUNKS if len(sizes) > _UNKNOWN)
+    stated = (
+        _with_state(sizes, lengths, chunk) for chunk in lengths.chunks if len(sizes) > _UNKNOWN
+    )
     for curves in (
         (line,),
         *((each,) for each in beside),
         *((each,) for each in chunked),
         (lower, upper),
         *((each,) for each in stated),
-        *(each for chunk in _CHUNKS for each in _moments(sizes, chunk)),
+        *(each for chunk in lengths.chunks for each in _moments(sizes, chunk)),
         *_scores(sizes),
     ):
         if _holds(curves, sizes):

@@ -19,6 +19,7 @@ _LAYER_LISTS: Final = (
     "layers_block_type",
     "block_types",
     "kv_sharing_modes",
+    "attention_window",
 )
 """Config keys of lists with one entry per layer."""
 WINDOWS: Final = {"sliding_window": "sliding", "attention_chunk_size": "chunked"}
@@ -76,9 +77,9 @@ def part_of(path: str) -> Part:
 def layers_of(model: torch.nn.Module, config: Any, part: Part = "text", within: str = "") -> Layers:
     """Find the layers of a part of a model, and group those that are alike.
 
-    Layers are alike if they hold modules of the same shapes and have one word in the config's
-    lists. `within`: the module that holds the layers, if another one may have as many. Raises
-    Untraceable if no list of the model has as many layers as the config sets.
+    Layers are alike if they hold modules of the same shapes, have the same switches, and have one
+    word in the config's lists. `within`: the module that holds the layers, if another one may have
+    as many. Raises Untraceable if no list of the model has as many layers as the config sets.
     """
     counts = [int(each) for each in (getattr(config, n, None) for n in _DEPTHS) if each]
     if not counts:
@@ -97,12 +98,19 @@ def layers_of(model: torch.nn.Module, config: Any, part: Part = "text", within: 
     path, modules = found
     groups: dict[Any, list[int]] = {}
     for at, layer in enumerate(modules):
-        groups.setdefault((_shapes(layer), _words(config, at, len(modules))), []).append(at)
+        words = _words(config, at, len(modules))
+        groups.setdefault((_shapes(layer), _switches(layer), words), []).append(at)
     return Layers(path, tuple(map(tuple, groups.values())))
 
 
 def _shapes(layer: torch.nn.Module) -> frozenset[tuple[str, tuple[int, ...]]]:
     return frozenset((name, tuple(value.shape)) for name, value in layer.named_parameters())
+
+
+def _switches(layer: torch.nn.Module) -> tuple[tuple[str, bool], ...]:
+    """A layer's own switches, such as of the blocks that every other one of PEGASUS-X shifts."""
+    own = ((name, value) for name, value in vars(layer).items() if isinstance(value, bool))
+    return tuple(sorted(own))
 
 
 def _words(config: Any, at: int, count: int) -> tuple[str, ...]:

@@ -58,6 +58,10 @@ class Measures(Struct, frozen=True):
     """How often each token passes a product, for products that it passes several times."""
     beside: frozenset[str]
     """Products that work on an encoder's input that is not text."""
+    reached: frozenset[str]
+    """Modules and parameters that get a gradient."""
+    window: int
+    """Tokens to whose multiple the class pads each text; 0: it pads none."""
 
 
 def measures(subject: Subject, places: Mapping[int, int]) -> Measures:
@@ -113,9 +117,18 @@ def _at_lengths(subject: Subject, places: Mapping[int, int], lengths: Lengths) -
         passing = fitted(waiting, lengths, name, source=source) if any(waiting.values()) else ()
         around.append(Measured(name, fitted(outer, lengths, name, source=source), forward=passing))
     found = [Found(tuple(m), at in whole.attending) for m, at in zip(layers, places, strict=True)]
-    wide = mixed.stream > _HALF
-    loss, calls, beside = whole.plain_loss, whole.calls, whole.beside
-    return Measures(found, tuple(around), unpacked, loss, wide, mixed.streams, calls, beside)
+    return Measures(
+        found,
+        tuple(around),
+        unpacked,
+        plain_loss=whole.plain_loss,
+        wide_stream=mixed.stream > _HALF,
+        streams=mixed.streams,
+        calls=whole.calls,
+        beside=whole.beside,
+        reached=whole.reached,
+        window=lengths.window,
+    )
 
 
 def _steps(subject: Subject) -> bool:

@@ -18,7 +18,7 @@ from tunec.compiler.tracing.live.autocast import CudaAutocast
 from tunec.compiler.tracing.live.bitsandbytes_layers import quantize
 from tunec.compiler.tracing.live.derivation.module_tree import is_plain_linear
 from tunec.compiler.tracing.live.derivation.squares import freed_biases, is_mask
-from tunec.compiler.tracing.live.derivation.watches import Watches
+from tunec.compiler.tracing.live.derivation.watches import Watches, reached_by
 from tunec.compiler.tracing.live.kernels import as_on_gpu
 from tunec.compiler.tracing.live.sources import FEATURES, source_of
 from tunec.compiler.tracing.live.step import backward, name_batch, name_model, watch_gradients
@@ -88,6 +88,8 @@ class Pass(Struct, frozen=True):
     """How often each token passes a product, for products that it passes several times."""
     beside: frozenset[str] = frozenset()
     """Products that work on an encoder's input that is not text."""
+    reached: frozenset[str] = frozenset()
+    """Modules and parameters that got a gradient."""
     passing: int = 0
     """Bytes that wait outside of layers until all of them have run forward: biases on scores."""
 
@@ -169,7 +171,7 @@ def _pass(subject: Subject, asked: Way, length: int, samples: int) -> Pass:
         with casts:
             backward(loss)
     found = _read(storages.recording.events, middle, subject, shapes)
-    found = replace(found, calls=watches.calls, beside=watches.beside)
+    found = replace(found, calls=watches.calls, beside=watches.beside, reached=reached_by(model))
     return replace(found, stream=watches.stream, streams=watches.streams, handed=watches.handed)
 
 

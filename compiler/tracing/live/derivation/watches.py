@@ -74,6 +74,13 @@ class Watches:
         return seen
 
 
+def reached_by(model: torch.nn.Module) -> frozenset[str]:
+    """Modules and parameters that got a gradient, with `{}` for each number in a name."""
+    named = model.named_parameters(remove_duplicate=False)
+    names = [pattern(name) for name, value in named if value.grad is not None]
+    return frozenset((*names, *(each.rpartition(".")[0] for each in names)))
+
+
 def _floating(given: Any) -> Iterator[torch.Tensor]:
     """The floating-point tensors among the inputs, including those in tuples."""
     for each in given:
