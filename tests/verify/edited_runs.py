@@ -46,6 +46,7 @@ SPECS: Mapping[str, tuple[str, str]] = {
         """
 tunec: 1
 name: glm4
+engine: deepspeed
 model: glm-4v-9b
 method: {lora: {rank: 8}}
 data: {train: train.jsonl, samples: 10k, sequence: 1024, images: {per_sample: 1}}
