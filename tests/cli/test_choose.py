@@ -68,7 +68,7 @@ def test_the_screen_says_what_how_long_and_of_which_day_the_prices_are(tunec):
 
 def test_what_ends_in_time_with_its_margin_too_is_named(tunec):
     found = tunec("choose", FIVE, *THREE, "--within", "8h").out.splitlines()
-    assert found[2].startswith("cheapest: g5.2xlarge, aws us-east-1, about 7.5 h (10.3 h with its")
+    assert found[2].startswith("cheapest: g5.2xlarge, aws us-east-1, about 7.5 h (10.6 h with its")
     assert found[3].startswith(
         "with its margin, p5.48xlarge is the first that ends in time, about $"
     )

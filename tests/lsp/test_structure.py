@@ -23,7 +23,7 @@ def test_hints_tell_what_was_decided(editor):
     told = hints(editor, "spec.yaml")
     assert told[1] == "8.03B parameters"
     assert told[2] == "rank 16, all-linear"
-    assert told[4].startswith("ZeRO 1, micro 2, 50.")
+    assert told[4].startswith("DDP, micro 2, 55.")
     assert " of 79.1 GiB, " in told[4]
     editor.edit("spec.yaml", SPEC.replace("lora", "full").replace("x8", "x1"))
     assert hints(editor, "spec.yaml") == {4: "nothing fits"}
@@ -151,7 +151,7 @@ def test_a_lens_tells_what_changed_since_the_last_commit(editor):
         "kept/run.yaml", "extends: base.yaml\nmodel: llama-3.1-8b\nmethod: {lora: {rank: 64}}\n"
     )
     [lens] = editor.ask("text_document_code_lens", "kept/run.yaml")
-    assert lens.command.title.startswith("since the last commit: breaking, 3 decisions, 50.9 GiB")
+    assert lens.command.title.startswith("since the last commit: breaking, 3 decisions, 55.9 GiB")
     told = editor.command(lens.command)
     assert "| `adapter.rank` | 16 → 64 |" in told
     assert editor.documents[-1].endswith("changes.md")
