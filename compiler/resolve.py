@@ -258,10 +258,14 @@ def _of_text(texts: str) -> Architecture:
         return with_head(_of_text(json.dumps([in_words(config), *processor])), config)
     if KEY not in config:
         try:
-            return derive(config, *processor)
+            return _with_activation(derive(config, *processor), config)
         except UnknownArchitecture as unknown:
             return _read_off(config, unknown.family, *processor)
     return _read_off(config, str(config.get("family")), *processor)
+
+
+def _with_activation(found: Architecture, config: Mapping[str, Any]) -> Architecture:
+    return replace(found, activation=found.activation or str(config.get("hidden_act", "")))
 
 
 def _read_off(
@@ -279,7 +283,7 @@ def _read_off(
     found = kept.architecture
     if found.denoiser is not None and "3D" in found.family and not found.latent_time:
         raise ValueError(f"{found.family!r} trains on clips, whose frames no plan counts")
-    return with_images(found, kept.config, processor)
+    return _with_activation(with_images(found, kept.config, processor), kept.config)
 
 
 def _inner(facts: Mapping[str, Any]) -> Any:

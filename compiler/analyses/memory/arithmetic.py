@@ -251,13 +251,18 @@ def _is_widened(model: Architecture, part: Part, stacks: list[Stack], *, packed:
     bitsandbytes' 4-bit products answer in the dtype of what the norm gave them (`answer`).
     A denoiser may bring that back to the dtype of its stream; its measured blocks show it.
     """
-    if model.wide_stream and part == "text":
+    if part == "text" and (model.wide_stream or (packed and model.activation in _WIDE)):
         return True
     special = flavour(model.family, part)
     first = special.norms_first or norms_first(model, part)
     normed = (packed and _answers_wide(stacks)) or norms_after(model, part) or first
     plain = special.norm == "plain"
     return normed and plain and all(stack.norm == "layer" for stack in stacks)
+
+
+_WIDE: Final = frozenset({"xielu"})
+"""Activations that autocast computes in fp32 (torch 2.13 aten/src/ATen/autocast_mode.h: expm1),
+which 4-bit products then give to the stream."""
 
 
 def _answers_wide(stacks: list[Stack]) -> bool:
