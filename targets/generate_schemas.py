@@ -53,8 +53,6 @@ STEMS: Final[Mapping[str, str]] = {
 }
 _WITH_DEFAULTS: Final = ("TrainingArguments", "SFTConfig", "LoraConfig")
 
-"""The scripts of TRL whose files have a schema."""
-
 _WITH_DEFAULT: Final = (
     *("axolotl", "llamafactory", "ms-swift", "nemo-automodel", "unsloth", "verl"),
 )

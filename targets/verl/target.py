@@ -148,17 +148,18 @@ CONFIG: Final = File(
     # workers/utils/losses.py `sft_loss`; utils/dataset/multiturn_sft_dataset.py
     defaults=answers_alone(averaging_tokens(across=True)),
 )
+_OF_ANSWERS: Final = (
+    constant("defaults", [_REWARDED, "_self_"], f"{SOURCE} trainer/main_ppo.py `main`"),
+    *model("actor_rollout_ref.model"),
+    *engine(f"{ACTOR}.fsdp_config", f"{ACTOR}.strategy"),
+    *optimizer(f"{ACTOR}.optim", 1e-6),
+    *REWARDED,
+)
+"""What `main_ppo` reads, with a critic and without one."""
 GRPO: Final = File(
     name="verl_grpo.yaml",
     format="yaml",
-    entries=(
-        constant("defaults", [_REWARDED, "_self_"], f"{SOURCE} trainer/main_ppo.py `main`"),
-        *model("actor_rollout_ref.model"),
-        *engine(f"{ACTOR}.fsdp_config", f"{ACTOR}.strategy"),
-        *optimizer(f"{ACTOR}.optim", 1e-6),
-        *REWARDED,
-        *COMPARED,
-    ),
+    entries=(*_OF_ANSWERS, *COMPARED),
     recognise=_is_grpo,
     schema=schema_of(f"{PACKAGE}/{_REWARDED}", RELEASES, PACKAGE),
     when=is_rewarded,
@@ -172,7 +173,7 @@ GRPO: Final = File(
 PPO: Final = replace(
     GRPO,
     name="verl_ppo.yaml",
-    entries=(*GRPO.entries[: -len(COMPARED)], *VALUED),
+    entries=(*_OF_ANSWERS, *VALUED),
     recognise=_is_ppo,
     when=has_critic,
     carries=(),

@@ -21,6 +21,7 @@ from tunec.compiler.verify.contract import (
 )
 from tunec.compiler.verify.delivery import values_of
 from tunec.schemas.dotted_paths import flat
+from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.verify import SECONDS, adapter_program, in_order
 from tunec.targets.rows import has_adapter, has_critic
@@ -52,16 +53,6 @@ class _Reader(Struct, frozen=True):
     micro: str = "data.micro_batch_size_per_gpu"
 
 
-_OF_VALUES: Final = _Reader(
-    CRITICISING,
-    "verl_ppo.yaml",
-    "rewarded",
-    model="actor_rollout_ref.model",
-    engine=f"{ACTOR}.fsdp_config",
-    strategy=f"{ACTOR}.strategy",
-    optimizer=f"{ACTOR}.optim",
-    micro=f"{ACTOR}.ppo_micro_batch_size_per_gpu",
-)
 _OF_TEXTS: Final = _Reader(TRAINER, "verl_sft.yaml", "resolve")
 _OF_REWARDS: Final = _Reader(
     REWARDING,
@@ -73,6 +64,7 @@ _OF_REWARDS: Final = _Reader(
     optimizer=f"{ACTOR}.optim",
     micro=f"{ACTOR}.ppo_micro_batch_size_per_gpu",
 )
+_OF_VALUES: Final = replace(_OF_REWARDS, program=CRITICISING, file="verl_ppo.yaml")
 
 
 def where(case: Case) -> Where:

@@ -26,6 +26,13 @@ def errors_of(text):
     return found
 
 
+def assert_told(text, code, said):
+    found = errors_of(text)
+    (first, *_) = [each for each in found if each.id == code]
+    assert any(said in each.message for each in found if each.id == code), found
+    assert first.help
+
+
 @pytest.mark.parametrize("more", ["", "software: {liger-kernel: '0.6.4'}\n"])
 def test_the_spec_itself_is_taken(more):
     assert errors_of(SPEC + more) == []
@@ -80,10 +87,7 @@ hardware: h100-80g-x4
 
 @pytest.mark.parametrize(*rows(__file__, "test_what_it_cannot_do_for_rewards_is_told"))
 def test_what_it_cannot_do_for_rewards_is_told(old, new, code, said):
-    found = errors_of(REWARDED.replace(old, new))
-    (first, *_) = [each for each in found if each.id == code]
-    assert any(said in each.message for each in found if each.id == code), found
-    assert first.help
+    assert_told(REWARDED.replace(old, new), code, said)
 
 
 @pytest.mark.parametrize("name", ["score.py:function", "default_compute_score"])
@@ -150,10 +154,7 @@ VALUED = (
 
 @pytest.mark.parametrize(*rows(__file__, "test_what_it_cannot_do_for_values_is_told"))
 def test_what_it_cannot_do_for_values_is_told(old, new, code, said):
-    found = errors_of(VALUED.replace(old, new))
-    (first, *_) = [each for each in found if each.id == code]
-    assert any(said in each.message for each in found if each.id == code), found
-    assert first.help
+    assert_told(VALUED.replace(old, new), code, said)
 
 
 def written(text, release="0.9.1"):
