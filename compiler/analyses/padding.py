@@ -37,6 +37,12 @@ def padded_length(counts: Counts, sequence: int, micro: int) -> float:
     return sum(length * share for length, share in _largest(_cut(counts, sequence), micro))
 
 
+def uneven_share(counts: Counts, sequence: int, micro: int) -> float:
+    """The share of random batches of `micro` whose samples differ in length."""
+    samples = sum(count for _, count in counts)
+    return 1 - sum((count / samples) ** micro for _, count in _cut(counts, sequence))
+
+
 def grouped_length(counts: Counts, sequence: int, micro: int, accumulation: int) -> float:
     """Mean tokens of each sample if samples of similar length form a batch: group_by_length.
 

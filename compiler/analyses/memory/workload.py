@@ -193,6 +193,8 @@ class Workload(Struct, frozen=True, eq=False):
     lengths: tuple[tuple[int, int], ...] = ()
     """Pairs of a length in tokens and the number of samples with it, for padded batches; empty:
     unknown, and time is counted as if all samples had the maximum length."""
+    uneven: float = 0
+    """The share of micro batches whose texts differ in length, so that a mask hides padding."""
 
     def version(self, consumer: str) -> Version | None:
         """The version of a consumer; None: unknown, to be treated as the newest."""

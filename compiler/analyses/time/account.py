@@ -11,7 +11,7 @@ from tunec.compiler.analyses.memory.terms.critic import PREFIX, of_critic
 from tunec.compiler.analyses.memory.terms.generation import cache_bytes
 from tunec.compiler.analyses.memory.terms.host import moved_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload, pixels_of
-from tunec.compiler.analyses.padding import padded_length
+from tunec.compiler.analyses.padding import padded_length, uneven_share
 from tunec.compiler.analyses.time.accuracy import HALF, LATE, MOST, RUNS
 from tunec.compiler.analyses.time.coefficients import FITTED, Constants
 from tunec.compiler.analyses.time.communication import Volume, communication, volume_of
@@ -94,7 +94,8 @@ def as_padded(workload: Workload, layout: Layout) -> Workload:
     slowest = _padded(workload, batch.micro * ranks)
     gathers = layout.zero.stage == 3 or layout.fsdp.sharding != "none"
     evened = 1 if gathers else sqrt(batch.accumulation)
-    return with_length(workload, own + (slowest - own) / evened)
+    uneven = uneven_share(workload.lengths, workload.data.sequence, batch.micro)
+    return _of_length(workload, _tokens(own + (slowest - own) / evened), round(uneven, 3))
 
 
 @cached(1024)
@@ -104,12 +105,17 @@ def _padded(workload: Workload, draws: int) -> float:
 
 def with_length(workload: Workload, tokens: float) -> Workload:
     """The workload with samples of `tokens` text tokens; the same object for equal inputs."""
-    return _of_length(workload, max(1, round(tokens)))
+    return _of_length(workload, _tokens(tokens), 0)
+
+
+def _tokens(mean: float) -> int:
+    return max(1, round(mean))
 
 
 @cached(1024)
-def _of_length(workload: Workload, tokens: int) -> Workload:
-    return replace(workload, data=replace(workload.data, sequence=tokens), lengths=())
+def _of_length(workload: Workload, tokens: int, uneven: float) -> Workload:
+    data = replace(workload.data, sequence=tokens)
+    return replace(workload, data=data, lengths=(), uneven=uneven)
 
 
 def step_time(

@@ -80,6 +80,8 @@ class Work(NamedTuple):
     recomputation: Pass
     attention: float
     """Operations of fused attention in all passes."""
+    masked: float
+    """Those of them that fused kernels compute behind a mask."""
     adapters: float
     single: bool
     """Whether adapters compute in fp32."""
@@ -142,7 +144,8 @@ def compute(work: Work, machine: Machine, at: Constants = FITTED) -> dict[str, f
         "forward": _seconds(work.forward, machine, at),
         "backward": _seconds(work.backward, machine, at),
         "recomputation": _seconds(work.recomputation, machine, at),
-        "attention": work.attention / (machine.rate * machine.attention),
+        "attention": (work.attention / machine.attention + work.masked / machine.masked)
+        / machine.rate,
         "adapters": work.adapters / single,
         "wide products": work.wide / (at.single * (machine.single or rate)),
         "memory traffic": (kept * work.traffic + own * work.adapter_traffic + _once(work)) / memory,
@@ -232,6 +235,7 @@ def work_of(workload: Workload, layout: Layout) -> Work:
     fused = workload.attention.implementation != "eager"
     width, wide = BYTES[workload.precision.compute], is_wide(workload, layout.states)
     apart = done.scores if fused or wide else Passes()
+    masked = Passes() if wide else done.masked
 
     made = products_of(workload, samples * parallel.tensor, parallel.tensor)
 
@@ -249,7 +253,8 @@ def work_of(workload: Workload, layout: Layout) -> Work:
         forward=of("forward", apart.forward + head),
         backward=of("backward", apart.backward + head),
         recomputation=of("layers", apart.layers, repeated),
-        attention=0 if wide else samples * _scored(apart, repeated),
+        attention=0 if wide else samples * (_scored(apart, repeated) - _scored(masked, repeated)),
+        masked=samples * _scored(masked, repeated),
         adapters=samples * done.adapters * (1 + repeated / 3),
         single=layout.states.trainable == "fp32" and not layout.states.autocast,
         wide=samples * (_scored(apart, repeated) + 2 * head) if wide else 0,

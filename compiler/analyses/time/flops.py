@@ -112,6 +112,10 @@ class Passes(NamedTuple):
         """The sum, pass by pass."""
         return Passes(*(a + b for a, b in zip(self, other, strict=True)))
 
+    def times(self, factor: float) -> "Passes":
+        """Each pass times a factor."""
+        return Passes(*(factor * each for each in self))
+
 
 class Operations(Struct, frozen=True):
     """Floating point operations for one sample, a multiply-add being two."""
@@ -124,6 +128,8 @@ class Operations(Struct, frozen=True):
     """Products of adapters, forward and backward together."""
     scores: Passes = Passes()
     """Attention's scores, which are included in the passes above."""
+    masked: Passes = Passes()
+    """Those of them that a mask keeps from the fastest kernel."""
     elements: Passes = Passes()
     """Elements that products read and write for one sample, without weights."""
     weights: Passes = Passes()
@@ -136,6 +142,7 @@ class Operations(Struct, frozen=True):
             self.layers + other.layers,
             self.adapters + other.adapters,
             self.scores.plus(other.scores),
+            self.masked.plus(other.masked),
             self.elements.plus(other.elements),
             self.weights.plus(other.weights),
         )
@@ -163,10 +170,11 @@ def part_operations(workload: Workload, part: Part) -> Operations:
     model = workload.architecture
     is_text = part == "text"
     through = layers + (tokens * 2 * model.vocab * model.hidden if is_text else 0)
-    scores = score_operations(workload, part)
+    scores, masked = score_operations(workload, part)
     passes, trains = passes_gradient(workload, part), part in count(workload).trained_parts
     back = (1 + trains) * passes
-    scored = Passes(scores, scores * _score_backward(workload) * passes, scores * passes)
+    every = Passes(1, _score_backward(workload) * passes, passes)
+    scored = every.times(scores)
     elements, weights = _operands(workload, part)
     ends = tokens * (model.vocab + model.hidden) if is_text else 0
     head = model.vocab * model.hidden if is_text else 0
@@ -176,6 +184,7 @@ def part_operations(workload: Workload, part: Part) -> Operations:
         layers=(layers + scores) * passes,
         adapters=6 * _adapter_products(workload, part),
         scores=scored,
+        masked=every.times(masked),
         elements=_each_pass(elements, ends, back, repeats=passes),
         weights=_each_pass(weights, head, back, repeats=passes),
     )
@@ -260,25 +269,21 @@ def active_share(model: Architecture, part: Part) -> float:
     return 1
 
 
-def score_operations(workload: Workload, part: Part) -> float:
-    """Operations of one sample's attention scores, forward.
+def score_operations(workload: Workload, part: Part) -> tuple[float, float]:
+    """Operations of one sample's attention scores, forward, and those of them behind a mask.
 
     Queries times keys and scores times values take 2sd operations each for every query and head;
     fused kernels skip the half that a causal mask hides (FlashAttention-2, arXiv 2307.08691, 3.1).
     """
     stacks = [stack for stack in workload.architecture.stacks if stack.part == part]
     if workload.architecture.unet:
-        return unet_scores(workload)
-    fused = workload.attention.implementation != "eager"
+        return unet_scores(workload), 0
     tokens = part_tokens(workload, part)
     images = max(workload.data.images, 1) if part == "vision" else 1
-    source = workload.architecture.source
-    every = sum(
-        _stack_scores(stack, stack.positions or tokens / images, fused=fused)
-        + _across(stack, tokens, source)
-        for stack in stacks
-    )
-    return images * every
+    across = sum(_across(stack, tokens, workload.architecture.source) for stack in stacks)
+    every = [_stack_scores(workload, stack, stack.positions or tokens / images) for stack in stacks]
+    masked = images * sum(each for _, each in every)
+    return images * (sum(each for each, _ in every) + across) + masked, masked
 
 
 def _across(stack: Stack, tokens: float, source: int) -> float:
@@ -287,14 +292,30 @@ def _across(stack: Stack, tokens: float, source: int) -> float:
     return 2 * stack.heads * _score_width(stack) * tokens * reads * stack.layers
 
 
-def _stack_scores(stack: Stack, tokens: float, *, fused: bool) -> float:
-    width = _score_width(stack)
-    whole = 2 * stack.heads * width * tokens**2 * (0.5 if stack.causal and fused else 1)
-    if stack.window is None or stack.window >= tokens:
-        return whole * stack.layers
-    seen = min(stack.window * (1 if stack.causal else 2), tokens)
-    windowed = 2 * stack.heads * width * tokens * seen
-    return whole * (stack.layers - stack.windowed_layers) + windowed * stack.windowed_layers
+def _stack_scores(workload: Workload, stack: Stack, tokens: float) -> tuple[float, float]:
+    """Scores of a stack's layers without a mask of their own, and of those with one."""
+    fused = workload.attention.implementation != "eager"
+    square = 2 * stack.heads * _score_width(stack) * tokens**2
+    plain = square * (0.5 if stack.causal and fused else 1)
+    is_windowed = stack.window is not None and stack.window < tokens
+    windowed = stack.windowed_layers if is_windowed else 0
+    if is_masked(workload) and stack.part == "text":
+        behind = windowed + (stack.layers - windowed) * workload.uneven
+        return plain * (stack.layers - behind), square * behind
+    seen = min((stack.window or 0) * (1 if stack.causal else 2), tokens)
+    return plain * (stack.layers - windowed) + square * seen / tokens * windowed, 0
+
+
+def is_masked(workload: Workload) -> bool:
+    """Whether windows and padding are masks, which a fused kernel reads.
+
+    Of torch's kernels FlashAttention takes no mask, so that another one runs, which computes all
+    scores (torch 2.13 ATen/native/transformers/sdp_utils_cpp.h, `check_for_attn_mask`).
+    transformers gives a mask where a text is padded or longer than the window (5.23
+    masking_utils.py, `_ignore_causal_mask_sdpa`, with other names since 4.40). flash-attn removes
+    padding and knows windows; Unsloth has kernels of its own.
+    """
+    return workload.attention.implementation == "sdpa" and workload.version("unsloth") is None
 
 
 def _score_width(stack: Stack) -> int:

@@ -40,6 +40,8 @@ class Machine(Struct, frozen=True):
     """Share of the rate that large products sustain."""
     attention: float = 0.5
     """Share of the rate that fused attention sustains."""
+    masked: float = 0.2
+    """Share of the rate that torch's fused attention sustains where it reads a mask."""
     single: float = 0
     """Operations a second of products in fp32 that no tensor core takes; 0: as in `rate`."""
     patience: float = 1
@@ -213,9 +215,11 @@ what `l40_40gb.csv` shows of 300 W. At 300 W an RTX 6000 Ada has the same."""
 
 def _keeps_up(device: Device, dtype: FloatDtype) -> dict[str, float]:
     share = reached(device, dtype)
+    attention = _attention(device, share)
     return {
         "reached": share,
-        "attention": _attention(device, share),
+        "attention": attention,
+        "masked": attention * _behind_mask(device.compute_capability),
         "single": device.rates.get("fp32", 0.0),
         "patience": 2.0 if device.pcie_bandwidth < _OLD_PCIE else 1.0,
     }
@@ -271,6 +275,26 @@ def _attention(device: Device, share: float) -> float:
     return share / (1 + waits * done / _OPERATIONS)
 
 
+def _behind_mask(capability: tuple[int, int] | None) -> float:
+    """Speed of the kernel that reads a mask, as a share of the one that does not.
+
+    It was written for an A100, and loses to FlashAttention-2 as that loses to later ones. Older
+    chips, on which FlashAttention does not run, have it in both cases. Other vendors' kernels take
+    masks.
+    """
+    if capability is None or capability < _FUSED:
+        return 1
+    return _MASKED_HOPPER if (9, 0) <= capability < (12, 0) else _MASKED
+
+
+_MASKED_HOPPER: Final = 93.6 / 989 / 0.35
+"""H100, 16,384 tokens, 16 bits, `efficient` behind a mask of windows, forward and backward
+(pytorch/pytorch pull request 137036, comment of 2024-10-29: 47.7 and 116.8 ms; without a mask 31.6
+and 105.1)."""
+_MASKED: Final = 91.4 / 312 / 0.64 * (31.6 + 105.1) / (47.7 + 116.8)
+"""A100, 8,192 tokens and heads of 128, 16 bits, without a mask (facebookresearch/xformers issue
+712: 5.43 ms forward; NVIDIA/cutlass pull request 992: 15.58 ms backward), times what a mask costs
+an H100."""
 _OPERATIONS: Final = 2048
 """In a clock, of one unit of an A100."""
 _OLD_PCIE: Final = 2e10

@@ -13,7 +13,7 @@ NEAR: Final = 0.03
 """Runs whose published speeds differ by less are not ranked: so much differs between two runs of
 one plan in fms-acceleration's tables."""
 
-LATEST: Final = 3
+LATEST: Final = 4
 """The last search for published runs."""
 
 

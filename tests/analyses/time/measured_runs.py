@@ -129,7 +129,7 @@ class Run:
         yield "one device" if parallel.world == 1 else "several devices"
         yield _length(0 if asked.architecture.kind == "diffusion" else asked.data.sequence)
         if self.search > 1:
-            yield {2: "second search", 3: "third search"}[self.search]
+            yield {2: "second search", 3: "third search", 4: "fourth search"}[self.search]
 
 
 def _length(tokens: int) -> str:
