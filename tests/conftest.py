@@ -1,13 +1,14 @@
 import os
 import signal
 from collections.abc import Iterator
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 
 import pytest
 from tests import hypothesis_profiles
 from tests.cli.shell import Shell
 from tests.recording import plugin
+from tests.recording.places import ROOT
 
 from tunec.compiler.cli.session import Session
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -76,11 +77,13 @@ def every_diagnostic_has_a_place() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=lambda item: place(item.path.relative_to(config.rootpath)))
+    items.sort(key=lambda item: place(item.path))
 
 
-def place(path: Path) -> int:
+@cache
+def place(file: Path) -> int:
     """How early a file is begun; those that are not named keep their order."""
+    path = file.relative_to(ROOT)
     every = (str(path), *map(str, path.parents))
     return min((at for at, name in enumerate(FIRST) if name in every), default=len(FIRST))
 

@@ -34,6 +34,9 @@ def card(name: str) -> ModelCard:
     The config is that of the named weights, even if they are not the card's own. Raises
     `UnknownName` with the names of all cards.
     """
+    own = name.lower()
+    if own in card_names():
+        return _of_weights(own, _read(own).repo.lower())
     weights = repository(name).lower()
     owner = _owner(weights)
     if owner is None and (copied := _copied(weights)) is not None:
@@ -192,12 +195,12 @@ def _claims(word: str = "") -> Iterator[tuple[str, str, str, str]]:
         yield from (("siblings", name, own, name) for name in listed(head, "siblings"))
 
 
-@cached(256)
+@cached()
 def _read(name: str) -> ModelCard:
     return read_entry(_CARDS, name, ModelCard)
 
 
-@cached(256)
+@cached()
 def _of_weights(owner: str, weights: str) -> ModelCard:
     """A card with what is these weights' own, a repository in lower case."""
     found = _read(owner)
