@@ -1,11 +1,10 @@
 """What musubi-tuner's own functions refuse or pass over, where lint says so; and what they take."""
 
-import shlex
 import sys
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -13,9 +12,9 @@ from packaging.version import Version
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
+from listed_refusals import Answers, answers  # noqa: E402
 from programs import example  # noqa: E402
 from test_scripts import asked  # noqa: E402
-from tests.lints.lint_pages import Example  # noqa: E402
 from tests.lints.refusals import Refusal, refusals  # noqa: E402
 
 from tunec.compiler.read import found_plain, read  # noqa: E402
@@ -26,25 +25,10 @@ CASES: Final = [each for each in refusals() if each.is_asked and each.program ==
 DATA: Final = '[[datasets]]\nimage_directory = "img"\nresolution = 1024\n'
 
 
-def command(given: Example) -> dict[str, Any]:
-    """The question about an example's command; its data is given as a text where it is TOML."""
-    words = shlex.split(given.files["train.sh"].replace("\\\n", " "))
-    script = next(at for at, word in enumerate(words) if word.endswith(".py"))
-    argv = words[script + 1 :]
-    data = None
-    if "data.toml" in argv:
-        at = argv.index("data.toml")
-        del argv[at - 1 : at + 1]
-        data = given.files["data.toml"]
-    return question(PurePath(words[script]).stem, tuple(argv), None, data)
-
-
 @cache
-def verdicts() -> Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def verdicts() -> Mapping[str, Answers]:
     """Of each case the answers about its bad and its mended form."""
-    questions = [command(each) for case in CASES for each in (case.bad, case.mended)]
-    answers = iter(asked(REQUIREMENTS, SCRIPT, questions))
-    return {case.id: (next(answers), next(answers)) for case in CASES}
+    return answers(CASES, question, REQUIREMENTS, SCRIPT)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

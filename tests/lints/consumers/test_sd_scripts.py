@@ -1,12 +1,11 @@
 """What sd-scripts' own functions refuse or pass over, where lint says so; and what they take."""
 
 import re
-import shlex
 import sys
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -14,10 +13,10 @@ from packaging.version import Version
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
+from listed_refusals import Answers, answers  # noqa: E402
 from programs import example  # noqa: E402
 from test_scripts import asked  # noqa: E402
 from tests.lints.lint_asking import lint  # noqa: E402
-from tests.lints.lint_pages import Example  # noqa: E402
 from tests.lints.refusals import Refusal, refusals  # noqa: E402
 from tests.tables import table  # noqa: E402
 
@@ -71,7 +70,7 @@ def told(program: str, text: str, data: str = _DATA) -> Mapping[str, Any]:
 
 
 @cache
-def verdicts() -> Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def verdicts() -> Mapping[str, Answers]:
     """Of each case the answers about its bad and its mended form."""
     texts = [
         (case.get("program", "train_network"), config(case[each]))
@@ -79,8 +78,8 @@ def verdicts() -> Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
         for each in ("flags", "mended")
     ]
     questions = [question(program, (), text, _DATA) for program, text in texts]
-    answers = iter(asked(REQUIREMENTS, SCRIPT, questions))
-    return {name: (next(answers), next(answers)) for name in REFUSED}
+    found = iter(asked(REQUIREMENTS, SCRIPT, questions))
+    return {name: (next(found), next(found)) for name in REFUSED}
 
 
 def names(tmp_path: Path, text: str, data: str = _DATA) -> list[str]:
@@ -100,22 +99,10 @@ def test_flags_are_refused_before_training(name: str, tmp_path: Path) -> None:
     assert names(tmp_path, config(case["mended"])) == []
 
 
-def command(given: Example) -> dict[str, Any]:
-    """The question about an example's command, whose data is a text."""
-    words = shlex.split(given.files["train.sh"].replace("\\\n", " "))
-    script = next(at for at, word in enumerate(words) if word.endswith(".py"))
-    argv = words[script + 1 :]
-    at = argv.index("--dataset_config")
-    del argv[at : at + 2]
-    return question(PurePath(words[script]).stem, tuple(argv), None, given.files["data.toml"])
-
-
 @cache
-def judged() -> Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def judged() -> Mapping[str, Answers]:
     """Of each listed refusal the answers about its bad and its mended form."""
-    questions = [command(each) for case in CASES for each in (case.bad, case.mended)]
-    answers = iter(asked(REQUIREMENTS, SCRIPT, questions))
-    return {case.id: (next(answers), next(answers)) for case in CASES}
+    return answers(CASES, question, REQUIREMENTS, SCRIPT)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
