@@ -50,6 +50,9 @@ class Option(Shape):
     """Forecast for the whole run, including loading and saving; none if its steps are unknown."""
     doubt: str | None = None
     """Why its forecast may be further off than those of others."""
+    at_most: bool = False
+    """Whether its time and cost are the most there can be: sample lengths are not given, and each
+    sample is taken to be as long as `data.sequence`."""
     seconds_asked: int | None = None
     """The forecast with its margin, as requested from a cluster's queue."""
     price: HourlyPrice | None = None

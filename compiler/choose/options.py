@@ -9,7 +9,7 @@ from tunec.compiler.analyses.time.account import bounded
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.passes.plan_job import run_of
-from tunec.compiler.review.outcome import Needs, doubt_of, expected_steps, needs_of
+from tunec.compiler.review.outcome import Needs, doubt_of, expected_steps, is_at_most, needs_of
 from tunec.schemas.choice import By, HourlyPrice, Option
 from tunec.schemas.hardware.catalogue import device
 from tunec.schemas.hardware.profile import Cluster
@@ -66,6 +66,7 @@ def option_of(planned: Planned, cluster: Cluster, asking: Asking) -> Option:
         tokens_per_second=needs.tokens_per_second,
         samples_per_second=needs.samples_per_second,
         doubt=doubt_of(planned),
+        at_most=is_at_most(planned),
         **_whole(plan, needs, hourly, watts),
         **_rates(needs, hourly, watts),
     )

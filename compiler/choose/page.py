@@ -8,12 +8,14 @@ from tunec.compiler.choose.options import Asking, has_length
 from tunec.compiler.choose.ranking import front, kept, placed
 from tunec.compiler.choose.screen import letters
 from tunec.compiler.choose.wording import (
+    FULL_SAMPLES,
     amounts,
     cells,
     columns,
     dates,
     dollars,
     heading,
+    is_at_most,
     limits,
     verdict,
 )
@@ -232,6 +234,8 @@ def _sources(choice: Choice) -> Iterator[Section]:
             "the devices at their power limit, which is the most they take.",
         )
     ]
+    if is_at_most(choice):
+        words.append(tag("p", f"{FULL_SAMPLES[0].upper()}{FULL_SAMPLES[1:]}."))
     doubts = dict.fromkeys(o.doubt for r in choice.results for o in r.options if o.doubt)
     words.extend(tag("p", f"In doubt: {why}.") for why in doubts)
     rows = [(day, source) for day, source in dates(choice)]

@@ -9,7 +9,17 @@ from typing import Final
 from tunec.compiler.analyses.time.account import MARGIN, OFF
 from tunec.compiler.choose.options import Asking, has_length
 from tunec.compiler.choose.ranking import kept, placed
-from tunec.compiler.choose.wording import cells, columns, dates, heading, limits, surer, verdict
+from tunec.compiler.choose.wording import (
+    FULL_SAMPLES,
+    cells,
+    columns,
+    dates,
+    heading,
+    is_at_most,
+    limits,
+    surer,
+    verdict,
+)
 from tunec.compiler.diagnostics.terminal import printable
 from tunec.compiler.review.report.html import Scale, spanning
 from tunec.compiler.review.screen.pen import WIDTH, Pen
@@ -190,6 +200,8 @@ def _trust(choice: Choice) -> Iterator[str]:
     """The accuracy of the numbers, and the dates of the prices."""
     yield f"time is a forecast with a margin of {MARGIN:.0%}:"
     yield f"  {OFF}"
+    if is_at_most(choice):
+        yield from _hanging(FULL_SAMPLES)
     yield "energy is that of the devices at their power limit, which is the most they take"
     if choice.market == "spot":
         yield "spot: without the hours that interruptions cost"

@@ -13,6 +13,17 @@ _LAST: Final = 9e99
 _MARKETS: Final = {"on_demand": "on demand", "spot": "spot"}
 
 
+FULL_SAMPLES: Final = (
+    "time, cost and energy are the most there can be: each sample is taken to be as long as "
+    "data.sequence, since data.lengths does not say how long they are (`tunec data` measures it)"
+)
+
+
+def is_at_most(choice: Choice) -> bool:
+    """Whether `FULL_SAMPLES` holds for the options."""
+    return any(option.at_most for result in choice.results for option in result.options)
+
+
 def columns(*, whole: bool) -> tuple[tuple[str, bool], ...]:
     """The headings of the table, each with whether its column is numeric."""
     per = "" if whole else "/1k samples"
@@ -79,14 +90,15 @@ def verdict(result: Result, asking: Asking) -> str:
     unpriced = asking.by == "cost" and best.price is None
     first = "none has a price, and first is" if unpriced else f"{_FIRST[asking.by]}:"
     parts = [f"{first} {best.cluster}"]
+    about = "at most about" if best.at_most else "about"
     if best.price is not None and best.price.region:
         parts.append(f"{best.price.provider} {best.price.region}")
     if best.seconds is not None and best.seconds_asked is not None:
         parts.append(
-            f"about {duration(best.seconds)} ({duration(best.seconds_asked)} with its margin)"
+            f"{about} {duration(best.seconds)} ({duration(best.seconds_asked)} with its margin)"
         )
     if best.cost_dollars is not None:
-        parts.append(f"about {dollars(best.cost_dollars)}")
+        parts.append(f"{about} {dollars(best.cost_dollars)}")
     elif best.cost_per_1000_samples is not None:
         parts.append(f"about {dollars(best.cost_per_1000_samples)} for 1,000 samples")
     if best.doubt:

@@ -146,6 +146,13 @@ def doubt_of(planned: Planned) -> str | None:
     return doubt(planned.plan.quantization.format, vendors)
 
 
+def is_at_most(planned: Planned) -> bool:
+    """Whether the forecast takes each sample to be as long as `data.sequence`."""
+    if planned.plan is None or planned.facts is None or planned.plan.model.kind == "diffusion":
+        return False
+    return planned.facts.lengths is None and not planned.plan.data.packing
+
+
 def expected_steps(plan: Plan) -> int | None:
     """Optimizer steps, exact or estimated; None if neither is known."""
     return plan.schedule.steps or plan.schedule.estimated_steps

@@ -195,23 +195,29 @@ def test_the_run_is_told_as_far_as_it_is_known():
     text = screen_of(planned_of(FIVE))
     planned = planned_of(FIVE)
     steps = planned.plan.schedule.steps
-    assert (
-        f"run     {steps} steps in 1 epoch, about {duration(steps * planned.time.step_seconds)}"
-        in text
-    )
+    total = duration(steps * planned.time.step_seconds)
+    assert f"run     {steps} steps in 1 epoch, at most about {total}" in text
     unknown = planned_of({**FIVE, "data": {"train": "x", "sequence": 2048}})
     assert unknown.plan.schedule.steps is None
     text = screen_of(unknown)
     assert re.search(
-        r"^run     1 epoch; a step takes about .+; number of steps unknown", text, re.MULTILINE
+        r"^run     1 epoch; a step takes at most about .+; number of steps unknown",
+        text,
+        re.MULTILINE,
     )
+
+
+@pytest.mark.parametrize("said", [{"lengths": "mean 400"}, {"packing": True}])
+def test_a_run_is_at_most_so_long_only_where_samples_may_be_shorter(said):
+    text = screen_of(planned_of({**FIVE, "data": {**FIVE["data"], **said}}))
+    assert re.search(r"^run     .+; a step takes about ", text, re.MULTILINE)
 
 
 def test_a_price_is_told_where_the_hardware_has_one():
     assert "price" not in screen_of(planned_of(FIVE))
     priced = {**FIVE, "hardware": "lambda-a6000-x4"}
     text = screen_of(planned_of(priced))
-    found = re.search(r"^price   about \$([\d.]+), at \$4\.36 an hour$", text, re.MULTILINE)
+    found = re.search(r"^price   at most about \$([\d.]+), at \$4\.36 an hour$", text, re.MULTILINE)
     planned = planned_of(priced)
     hours = planned.plan.schedule.steps * planned.time.step_seconds / 3600
     assert float(found[1]) == pytest.approx(4.36 * hours, abs=0.01)

@@ -9,7 +9,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.values import show
 from tunec.compiler.review.candidates import considerations, decided
-from tunec.compiler.review.outcome import Pair, doubt_of, expected_steps, outcome_of
+from tunec.compiler.review.outcome import Pair, doubt_of, expected_steps, is_at_most, outcome_of
 from tunec.compiler.review.report.faults import faults_section
 from tunec.compiler.review.report.heat import (
     Grid,
@@ -98,7 +98,8 @@ def _facts(planned: Planned, values: Mapping[str, Any]) -> Iterator[tuple[str, s
     steps = expected_steps(plan)
     if steps is not None:
         about = "" if plan.schedule.steps else "about "
-        yield "length", f"{about}{steps:,} steps, {_hours(steps * time.step_seconds)}"
+        most = "at most " if is_at_most(planned) else ""
+        yield "length", f"{about}{steps:,} steps, {most}{_hours(steps * time.step_seconds)}"
     if needs is not None and needs.run_cost is not None:
         yield "cost", f"${needs.run_cost:,.2f}"
 

@@ -15,7 +15,7 @@ from tunec.compiler.driver import Planned
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.passes.defaults import RESERVE
 from tunec.compiler.review.measurements import in_short, measured_of
-from tunec.compiler.review.outcome import doubt_of, expected_steps, needs_of
+from tunec.compiler.review.outcome import doubt_of, expected_steps, is_at_most, needs_of
 from tunec.compiler.review.screen.decisions import decision_lines
 from tunec.compiler.review.screen.pen import HEIGHT, WIDTH, Pen
 from tunec.schemas.units import format_bytes, format_count
@@ -87,7 +87,8 @@ def _labelled(line: tuple[str, str], pen: Pen) -> str:
 
 
 def _steps(planned: Planned, plan: Plan, time: TimeAccount) -> tuple[str, str]:
-    step = f"a step takes about {duration(time.step_seconds)}"
+    about = _about(planned)
+    step = f"a step takes {about} {duration(time.step_seconds)}"
     steps = expected_steps(plan)
     if steps is None:
         winner = planned.ledger.winner("schedule.steps")
@@ -96,7 +97,12 @@ def _steps(planned: Planned, plan: Plan, time: TimeAccount) -> tuple[str, str]:
     total = duration(steps * time.step_seconds)
     passes = f" in {_epochs(plan)}" if plan.schedule.epochs is not None else ""
     rough = "" if plan.schedule.steps else "about "
-    return "run", f"{rough}{steps:,} step{'' if steps == 1 else 's'}{passes}, about {total}; {step}"
+    named = f"{rough}{steps:,} step{'' if steps == 1 else 's'}{passes}"
+    return "run", f"{named}, {about} {total}; {step}"
+
+
+def _about(planned: Planned) -> str:
+    return "at most about" if is_at_most(planned) else "about"
 
 
 def _epochs(plan: Plan) -> str:
@@ -123,7 +129,7 @@ def _price(planned: Planned) -> tuple[str, str] | None:
         return None
     if needs is None or needs.run_cost is None:
         return "price", f"${hourly:,.2f} an hour"
-    return "price", f"about ${needs.run_cost:,.2f}, at ${hourly:,.2f} an hour"
+    return "price", f"{_about(planned)} ${needs.run_cost:,.2f}, at ${hourly:,.2f} an hour"
 
 
 def duration(seconds: float) -> str:
