@@ -1,7 +1,8 @@
 """Compares the first record of training data with what a trainer reads.
 
 Data is passed on unchanged, and may only exist where the run is. If a data file lies beside the
-spec, its first record shows in advance what the trainer would refuse or drop.
+spec, its first record shows in advance what the trainer would refuse or drop; so do the known
+columns of a public data set.
 """
 
 import json
@@ -17,6 +18,7 @@ from tunec.compiler.frontend.project import require_inside
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Target
 from tunec.schemas.data_paths import FORMATS, Record, data_kind
+from tunec.schemas.datasets.catalogue import Content, public_dataset
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import PLAIN_TEMPLATE
 
@@ -149,7 +151,13 @@ def _is_relative(name: str) -> bool:
 
 
 def first_record(path: str, base: Path) -> Mapping[str, Any] | None:
-    """The first record of a file below the spec's directory; None if it cannot be read."""
+    """The first record of a file below the spec's directory, or one as a public data set has.
+
+    None if the file cannot be read, or the data set's columns are not known.
+    """
+    known = public_dataset(path)
+    if known is not None:
+        return {name: _LIKE[kind] for name, kind in known.columns.items()} or None
     file = base / path
     if data_kind(path) != "file" or file.suffix.lower() not in _SUFFIXES:
         return None
@@ -163,6 +171,22 @@ def first_record(path: str, base: Path) -> Mapping[str, Any] | None:
     except (Unreadable, OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+_LIKE: Final[Mapping[Content, Any]] = {
+    "text": "a text",
+    "texts": ["a text"],
+    "chat": [{"role": "user", "content": "asks"}, {"role": "assistant", "content": "answers"}],
+    "sharegpt": [{"from": "human", "value": "asks"}, {"from": "gpt", "value": "answers"}],
+    "turns": [{"from": "", "value": "asks"}, {"from": "", "value": "answers"}],
+    "image": {},
+    "images": [{}],
+    "audio": {},
+    "number": 1,
+    "bool": True,
+    "other": {},
+}
+"""A value like those of a column; who speaks in `turns` is not known."""
 
 
 def is_conversation(record: Mapping[str, Any]) -> bool:

@@ -68,11 +68,16 @@ def read_file(file: Path, shape: type[ShapeT], completed: Completion | None = No
     """Read a file of the catalogue as a shape. Raises BrokenEntry."""
     from pydantic import ValidationError
 
-    data = _load(file, _content(file))
+    data = read_yaml(file)
     try:
         return shape.model_validate(completed(data, file) if completed else data)
     except ValidationError as fault:
         raise BrokenEntry(file, str(fault), shape=shape, completed=completed) from fault
+
+
+def read_yaml(file: Path) -> Any:
+    """The data of a file of the catalogue. Raises BrokenEntry."""
+    return _load(file, _content(file))
 
 
 def heads(folder: Path, keys: tuple[str, ...], word: str = "") -> dict[str, Mapping[str, Any]]:

@@ -253,7 +253,8 @@ def _catalog(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "catalog",
-        "list the catalogue: devices, clusters, models, targets, slots, passes, codes, rules",
+        "list the catalogue: devices, clusters, models, datasets, targets, slots, passes, "
+        "codes, rules",
         "examples:\n  tunec catalog devices\n  tunec catalog models glm-4v-9b",
     )
     parser.add_argument("kind", metavar="KIND", nargs="?", help="what to list; default: all kinds")

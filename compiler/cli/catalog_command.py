@@ -1,4 +1,4 @@
-"""`tunec catalog`: the devices, clusters, models and targets that tunec knows."""
+"""`tunec catalog`: the devices, clusters, models, data sets and targets that tunec knows."""
 
 import re
 from argparse import Namespace
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
+from msgspec import to_builtins
 
 from tunec.compiler.cli.session import OK, Misuse, Session
 from tunec.compiler.diagnostics.codes import known_codes, page
@@ -13,6 +14,7 @@ from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.index import rule_names, rule_page, rule_title
 from tunec.compiler.passes.pipeline import PIPELINE
+from tunec.schemas.datasets.catalogue import dataset, dataset_names
 from tunec.schemas.hardware.catalogue import cluster, cluster_names, device, device_names
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.catalogue import card, card_names
@@ -59,6 +61,7 @@ def kinds(session: Session) -> dict[str, Kind]:
         "devices": (_devices, lambda name: device(name).model_dump(mode="json")),
         "clusters": (_clusters, lambda name: cluster(name).model_dump(mode="json")),
         "models": (_models, lambda name: card(name).model_dump(mode="json")),
+        "datasets": (_datasets, lambda name: to_builtins(dataset(name))),
         "targets": (lambda: _targets(session), lambda name: _target(registry.resolve(name)[0])),
         "slots": (lambda: {path: slot.doc for path, slot in SLOTS.items()}, _slot),
         "passes": (lambda: {each.name: each.contract for each in PIPELINE}, _pass),
@@ -124,6 +127,11 @@ def _models() -> dict[str, str]:
         found |= dict.fromkeys(known.aliases, f"the weights of {name}")
         found |= dict.fromkeys(known.siblings, f"other weights for the modules of {name}")
     return found
+
+
+def _datasets() -> dict[str, str]:
+    """The columns of each public data set."""
+    return {name: ", ".join(dataset(name).columns) for name in dataset_names()}
 
 
 def _targets(session: Session) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Final
 from tunec.compiler.facts import Facts
 from tunec.compiler.passes.contract import Scribe, as_given, spec
 from tunec.compiler.passes.data_records import misfit
+from tunec.compiler.passes.public_data import samples_of_rows
 from tunec.schemas.data_paths import Chosen, chosen, data_kind, first_of
 from tunec.schemas.training_data import Part, parts
 
@@ -59,6 +60,9 @@ def say_samples(scribe: Scribe, limits: tuple[int, ...]) -> None:
         scribe.say("data.samples", measured, "the number of lengths given", spec("data.lengths"))
     elif given is None and most:
         scribe.say("data.samples", most, "the first of each part", spec("data.train"))
+    elif given is None and (counted := samples_of_rows(scribe.facts.spec.data)):
+        why = "not given: what data.train holds by its card on the Hub"
+        scribe.say("data.samples", counted, why, spec("data.train"))
     else:
         why = as_given(scribe.facts.spec.data, "samples", "not given")
         scribe.say("data.samples", given, why, spec("data.samples"))

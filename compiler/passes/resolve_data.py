@@ -30,6 +30,7 @@ from tunec.compiler.passes.data_records import (
     text_alone,
 )
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
+from tunec.compiler.passes.public_data import report_missing_parts
 from tunec.schemas.data_paths import Chosen, chosen, is_chosen, usual_split
 from tunec.schemas.models.architecture import Architecture, ImageTokens
 from tunec.schemas.training_data import Data, parts
@@ -42,7 +43,8 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     limits = say_parts(scribe)
     _whole_pictures(scribe)
     why = as_given(data, "evaluation", "not given")
-    scribe.say("data.evaluation", _evaluation(data), why, spec("data.evaluation"))
+    evaluation = scribe.say("data.evaluation", _evaluation(data), why, spec("data.evaluation"))
+    report_missing_parts(scribe, evaluation)
     say_records(scribe)
     say_samples(scribe, limits)
     _sequence(scribe)

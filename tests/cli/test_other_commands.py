@@ -17,7 +17,17 @@ from tunec import __version__
 from tunec.compiler.ir.slots import SLOTS
 from tunec.schemas.models.catalogue import card, card_names
 
-KINDS = ("devices", "clusters", "models", "targets", "slots", "passes", "codes", "rules")
+KINDS = (
+    "devices",
+    "clusters",
+    "models",
+    "datasets",
+    "targets",
+    "slots",
+    "passes",
+    "codes",
+    "rules",
+)
 
 # ── catalog ──────────────────────────────────────────────────────────────────────────────────────
 
