@@ -67,6 +67,13 @@ def denoiser_tokens(workload: Workload) -> int:
     return sum(_tokens(workload))
 
 
+def attended_tokens(workload: Workload) -> float:
+    """Tokens that attention sees: Z-Image joins four elements of the latent to one by itself."""
+    found, given = _tokens(workload), workload.architecture.denoiser
+    share = max(each.image for each in given.rows.values()) if given and given.rows else 1
+    return share * found.image + found.text
+
+
 def _tokens(workload: Workload) -> Tokens:
     """Tokens of one sample: the image's and the text's."""
     model = workload.architecture

@@ -11,6 +11,7 @@ from tunec.compiler.analyses.memory.activations import Pass, part_activations
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.diffusion import (
+    attended_tokens,
     denoiser_activations,
     denoiser_tokens,
     image_elements,
@@ -278,7 +279,7 @@ def score_operations(workload: Workload, part: Part) -> tuple[float, float]:
     stacks = [stack for stack in workload.architecture.stacks if stack.part == part]
     if workload.architecture.unet:
         return unet_scores(workload), 0
-    tokens = part_tokens(workload, part)
+    tokens = attended_tokens(workload) if part == "denoiser" else part_tokens(workload, part)
     images = max(workload.data.images, 1) if part == "vision" else 1
     across = sum(_across(stack, tokens, workload.architecture.source) for stack in stacks)
     every = [_stack_scores(workload, stack, stack.positions or tokens / images) for stack in stacks]

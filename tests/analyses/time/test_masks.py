@@ -1,6 +1,7 @@
-"""Attention where padding or a window is a mask, which torch's fastest kernel does not take."""
+"""What attention computes: all scores behind a mask, which torch's fastest kernel does not take."""
 
 import pytest
+from stated_runs import architecture_of
 from workload_builders import LLAMA_3_8B, MISTRAL_7B, full, layout, model
 
 from tunec.compiler.analyses.memory.workload import Workload
@@ -77,3 +78,14 @@ def test_the_kernel_that_takes_masks_is_slower(name: str, least: float, most: fl
 @pytest.mark.parametrize("name", ["v100-sxm2-32g", "mi300x"])
 def test_other_chips_have_one_kernel_for_both(name: str) -> None:
     assert machine(name).masked == machine(name).attention
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"), [("z-image", 48**2 + 512), ("qwen-image", 48**2 + 1024)]
+)
+def test_attention_of_a_denoiser_sees_its_patches(name: str, tokens: int) -> None:
+    """Z-Image joins 2 by 2 elements of a latent of 96 by 96; Qwen-Image is given them joined."""
+    denoiser = architecture_of(name)
+    done = operations(full(denoiser, sequence=0, images=1, image_width=768, image_height=768))
+    layers = sum(stack.layers for stack in denoiser.stacks)
+    assert done.scores.forward == 4 * denoiser.hidden * layers * tokens**2
