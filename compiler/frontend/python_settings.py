@@ -113,7 +113,7 @@ class Settings(Origins, kw_only=True, dict=True):
             return None
         if any(self._starts(each, function) for each in self.module.sites):
             default = dict(defaults(function.node.args)).get(name)
-            return self._value((name,), default, holder.outer or holder, None)
+            return _listed(self._value((name,), default, holder.outer or holder, None))
         inner = self._called_once(function)
         bindings = inner.names.get(name, []) if inner is not None else []
         value = bindings[0].value if len(bindings) == 1 else None
@@ -293,6 +293,24 @@ def _read(value: Words, words: Mapping[str | None, ast.expr], scope: Scope) -> _
         return None
     is_list = "nargs" in words or len(known) > 1
     return (ast.List(known) if is_list else known[0]), scope
+
+
+def _listed(found: _Found | None) -> _Found | None:
+    """A list as python-fire reads one word, `[q_proj, v_proj]`: its bare words are texts.
+
+    fire 0.4.0 to 0.7.0 parser.py `_LiteralEval`.
+    """
+    text = getattr(found[0], "value", None) if found is not None else None
+    if found is None or not (isinstance(text, str) and text.startswith("[")):
+        return found
+    try:
+        read = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return found
+    parts = read.elts if isinstance(read, ast.List) else ()
+    words = [ast.Constant(e.id) if isinstance(e, ast.Name) else e for e in parts]
+    is_whole = words and all(isinstance(each, ast.Constant) for each in words)
+    return (ast.List(words), found[1]) if is_whole else found
 
 
 def _converted(text: str, words: Mapping[str | None, ast.expr], scope: Scope) -> _Found | None:

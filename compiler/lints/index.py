@@ -160,6 +160,16 @@ def is_of_engines(name: str) -> bool:
     )
 
 
+def is_of_shell(name: str) -> bool:
+    """Whether a rule is about what the shell reads, whatever program it then starts."""
+    return is_rule(name) and {*rule(name).consumers} == {"bash"}
+
+
+def is_of_jobs(name: str) -> bool:
+    """Whether a rule rests on what a script says to Slurm."""
+    return is_rule(name) and any(each.startswith("slurm:") for each in rule(name).reads)
+
+
 def is_of_runs(name: str) -> bool:
     """Whether a rule is about what a trainer does with a file, and so about runs of it alone."""
     return name not in _WHEREVER and not is_of_engines(name)

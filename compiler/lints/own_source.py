@@ -55,6 +55,9 @@ _SET: Final = re.compile(r"\b\w*(?:args|config|cfg)\.(\w+)\s*=(?!=)")
 _LOADS: Final = re.compile(
     r"yaml\.(?:safe_|full_)?load\(|json\.load\(|OmegaConf\.load\(|tomllib\.load\(|toml\.load\("
 )
+_TRAINER_FROM: Final = re.compile(r"(?m)^[ \t]*from (\w+) import [^\n]*\bTrainer\b")
+_OF_TRAINERS: Final = frozenset({"transformers", "trl", "swift", "unsloth", "optimum"})
+"""Packages whose `Trainer` is that of transformers, or extends it."""
 _PARSES: Final = re.compile(r"TrlParser|HfArgumentParser|H4ArgumentParser")
 _IMPORTED: Final = re.compile(
     r"(?m)^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t(]+([\w, \t]*)|import[ \t]+([\w.]+))"
@@ -242,6 +245,11 @@ class OwnSource(Struct, frozen=True, dict=True):
         folder = PurePosixPath(program).parent.as_posix()
         is_path = program.endswith(".py") and not program.startswith(("/", "~")) and folder != "."
         return is_path and self.lacks_program(program) and self.has_folder(folder)
+
+    def lacks_trainer_of(self, program: str) -> bool:
+        """Whether a program takes its `Trainer` from a module that is not here."""
+        taken = {e for text in self.sources_of(program) for e in _TRAINER_FROM.findall(text)}
+        return any(map(self.lacks_program, taken - _OF_TRAINERS))
 
     def is_imported_by(self, file: str, pattern: re.Pattern[str]) -> bool:
         """Whether a file that matches a pattern imports the module that another file is."""

@@ -19,11 +19,19 @@ from msgspec import Struct
 from tunec.compiler.diagnostics.codes import is_code
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.json_nodes import TRAILING
+from tunec.compiler.lints import suppression
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.evidence import OF_TRAINER, programs_about, programs_at
-from tunec.compiler.lints.facts.launch import per_node
-from tunec.compiler.lints.index import ENGINES, is_of_engines, is_of_runs, rule
+from tunec.compiler.lints.facts.launch import leaves, placeholders, starts_several
+from tunec.compiler.lints.index import (
+    ENGINES,
+    is_of_engines,
+    is_of_jobs,
+    is_of_runs,
+    is_of_shell,
+    rule,
+)
 from tunec.compiler.lints.kinds import EXPLAINED
 from tunec.compiler.lints.mentions import (
     PARSERS,
@@ -33,7 +41,6 @@ from tunec.compiler.lints.mentions import (
     Mentions,
     Started,
     is_said_to_end,
-    is_same,
     is_seen,
     only_prints,
     packages_of,
@@ -42,41 +49,7 @@ from tunec.compiler.lints.mentions import (
 from tunec.compiler.lints.parses import is_hjson
 from tunec.compiler.lints.python_runs import is_reached
 from tunec.compiler.lints.rule import BY_VERSION, is_dated
-from tunec.compiler.lints.suppression import (
-    ASIDE,
-    ELSEWHERE,
-    FILLED_IN,
-    HOSTS_ELSEWHERE,
-    IDLE,
-    IN_HJSON,
-    IN_TEXT,
-    KEPT_OUT,
-    NO_READER,
-    OF_A_COPY,
-    OF_ANOTHER,
-    OF_TESTS,
-    OLDER_VERL,
-    OTHER_ENGINE,
-    PRINTED,
-    PROGRAM_GONE,
-    READER_TAKEN,
-    READER_UNSEEN,
-    RECORDS,
-    RELEASE_UNSEEN,
-    SET_BESIDE,
-    SOME_VERL,
-    STARTED_OTHERWISE,
-    UNNAMED,
-    UNREACHED,
-    UNSTARTED,
-    UNSUBMITTED,
-    WRITTEN,
-    Reason,
-    Said,
-    lowered,
-    unproven,
-    weakest,
-)
+from tunec.compiler.lints.suppression import Reason, Said, lowered, unproven, weakest
 
 _WHOLE: Final = ("json", "yaml", "toml")
 
@@ -111,25 +84,27 @@ class Witness(Struct, frozen=True, dict=True):
         """The reasons against a finding, at most one for each premise."""
         yield from self._open(found)
         if found.id == _UNRECOGNISED and self.mentions.has_programs:
-            yield OF_ANOTHER
+            yield suppression.OF_ANOTHER
         uses = (self._use(each) for each in _files(found) if each in self.files)
         reasons = [each for each in uses if each is not None]
         yield from sorted(reasons, key=lambda each: each.error != "note")[:1]
+        is_idle = found.severity == "error" and not self.mentions.is_named_by(found.file)
         told = {
-            UNREACHED: not self._is_reached(found),
-            ELSEWHERE: self._is_elsewhere(found),
-            SET_BESIDE: self._is_set_beside(found),
-            OTHER_ENGINE: self._is_given(found, "multi_gpu", below="deepspeed_config."),
-            HOSTS_ELSEWHERE: found.id in _OF_HOSTS and "hostfile" in found.message,
-            IDLE: self._is_idle(found),
-            STARTED_OTHERWISE: found.id == _OF_ONE and self._is_shared(found),
-            UNSUBMITTED: found.id == _DIRECTIVES and self._is_started_by_path(found.file),
-            ASIDE: _ASIDE.search(found.file) is not None and is_of_runs(found.id),
+            suppression.UNREACHED: not self._is_reached(found),
+            suppression.ELSEWHERE: self._is_elsewhere(found),
+            suppression.SET_BESIDE: self._is_set_beside(found),
+            suppression.OTHER_ENGINE: self._is_given(found, "multi_gpu", below="deepspeed_config."),
+            suppression.HOSTS_ELSEWHERE: found.id in _OF_HOSTS and "hostfile" in found.message,
+            suppression.IDLE: self._is_idle(found),
+            suppression.STARTED_OTHERWISE: found.id == _OF_ONE and self._is_shared(found),
+            suppression.UNSUBMITTED: self._is_of_no_job(found),
+            suppression.ASIDE: _ASIDE.search(found.file) is not None
+            and (is_idle or is_of_runs(found.id)),
         }
         yield from (reason for reason, is_so in told.items() if is_so)
         yield from self._of_verl(found)
         if not self.is_described:
-            taken = self._unseen(found) or self._reader(found)
+            taken = self._unseen(found) or self._reader(found) or self._program(found)
             yield from () if taken is None else (taken,)
 
     def unproven(self, found: Diagnostic) -> Reason | None:
@@ -153,20 +128,20 @@ class Witness(Struct, frozen=True, dict=True):
         if found.id == _MISSING:
             path = found.message.partition(" ")[0]
             if _STANDS_IN.search(path) or self._is_below_a_word(found):
-                yield FILLED_IN
-            yield from (KEPT_OUT,) if self.mentions.keeps_out(path) else ()
+                yield suppression.FILLED_IN
+            yield from (suppression.KEPT_OUT,) if self.mentions.keeps_out(path) else ()
 
     def _unquoted(self, found: Diagnostic) -> Iterator[Reason]:
         """What is against the premise that a text was to be one document of JSON."""
         line = self.mentions.line_of(found)
         column = 0 if found.span is None else found.span.column - 1
         if _TEMPLATE.search(line):
-            yield FILLED_IN
+            yield suppression.FILLED_IN
         elif found.message == TRAILING and line[column:].startswith(("{", "[")):
-            yield RECORDS
+            yield suppression.RECORDS
         elif is_hjson(found, line):
             is_engines = self._is_of_engine or self._is_given_to_engine(found.file)
-            yield from (IN_HJSON,) if is_engines else ()
+            yield from (suppression.IN_HJSON,) if is_engines else ()
 
     def _is_given_to_engine(self, file: str) -> bool:
         """Whether a command gives a file by the flag of `deepspeed.add_config_arguments`."""
@@ -177,25 +152,25 @@ class Witness(Struct, frozen=True, dict=True):
     def _use(self, file: str) -> Reason | None:
         """What is against the premise that a file is used."""
         if file in self._of_tests:
-            return OF_TESTS
+            return suppression.OF_TESTS
         if self.mentions.is_of_a_copy(file):
-            return OF_A_COPY
+            return suppression.OF_A_COPY
         if file.endswith(".py"):
-            return None if self.mentions.is_named_by(file) else UNSTARTED
+            return None if self.mentions.is_named_by(file) else suppression.UNSTARTED
         if file not in self._kinds:
             return None
         if self.mentions.is_written(file):
-            return WRITTEN
+            return suppression.WRITTEN
         naming = self.mentions.texts_naming(file, with_prose=True)
         if naming and all(only_prints(each, file) for each in naming):
-            return PRINTED
+            return suppression.PRINTED
         is_of_folder = self._kinds[file] == {EXPLAINED}  # which `dataset_dir` names
         named = "folder" if is_of_folder else self.mentions.is_named_by(file)
         if all(e in READERS and self.mentions.lacks_reader(e, file) for e in self._kinds[file]):
-            return NO_READER
+            return suppression.NO_READER
         if not named:
-            return UNNAMED if self.mentions.has_programs else None
-        return IN_TEXT if named == "text" else None
+            return suppression.UNNAMED if self.mentions.has_programs else None
+        return suppression.IN_TEXT if named == "text" else None
 
     def _reader(self, found: Diagnostic) -> Reason | None:
         """What is against the premise that the known program reads it."""
@@ -206,13 +181,26 @@ class Witness(Struct, frozen=True, dict=True):
         if document.format == "shell":
             programs = programs_at(run, found)
             if any(map(run.own.has_lost, programs)):
-                return PROGRAM_GONE
+                return suppression.PROGRAM_GONE
             is_one = any(name.endswith(".py") or run.own.sources_of(name) for name in programs)
             is_known = not is_one or run.own.shows_in(programs, OF_TRAINER)
-            return None if is_known else READER_TAKEN
+            return None if is_known else suppression.READER_TAKEN
         is_whole = document.format in _WHOLE and document.kind in _OF_PROGRAMS
         is_known = run.own.shows(PARSERS) or any(map(_TRL.search, self.mentions.commands))
-        return READER_TAKEN if is_whole and not is_known else None
+        return suppression.READER_TAKEN if is_whole and not is_known else None
+
+    def _program(self, found: Diagnostic) -> Reason | None:
+        """What is against an error in the premise that the program of its command is known."""
+        is_asked = found.severity == "error" and not is_code(found.id) and not is_of_shell(found.id)
+        held = self._document(found) if is_asked else None
+        if held is None or held[1].format != "shell" or held[1].kind not in _OF_ANY:
+            return None
+        own, programs = held[0].own, programs_about(held[0], found)
+        if programs and all(map(own.has_lost, programs)):
+            return suppression.PROGRAM_GONE
+        if programs and all(name.endswith(".py") and own.lacks_program(name) for name in programs):
+            return suppression.PROGRAM_UNSEEN
+        return suppression.TRAINER_UNSEEN if any(map(own.lacks_trainer_of, programs)) else None
 
     def _unseen(self, found: Diagnostic) -> Reason | None:
         """What is against a finding that says that the program which reads the file ends."""
@@ -229,9 +217,9 @@ class Witness(Struct, frozen=True, dict=True):
         programs, about = programs_at(run, found), programs_about(run, found)
         started = Started(programs, run.own, about, self.mentions)
         if has_copy or not is_seen(document, started):
-            return READER_UNSEEN
+            return suppression.READER_UNSEEN
         is_known = found.consequence not in BY_VERSION or is_dated(rule(found.id), run)
-        return None if is_known else RELEASE_UNSEEN
+        return None if is_known else suppression.RELEASE_UNSEEN
 
     def _is_for_engines(self, found: Diagnostic) -> bool:
         """Whether a finding is about what engines read, whichever program is started."""
@@ -274,11 +262,8 @@ class Witness(Struct, frozen=True, dict=True):
 
     def _is_below_a_word(self, found: Diagnostic) -> bool:
         """Whether a path begins with a word that a script gives a variable of the same name."""
-        document = next((each for _, each in self._documents.get(found.file, ())), None)
-        if document is None or document.format != "shell":
-            return False
-        words = (each[2] for each in _GIVEN.finditer(document.text) if is_same(each[1], each[2]))
-        return any(found.message.startswith(f"{word}/") for word in words)
+        documents = (each for _, each in self._documents.get(found.file, ()))
+        return any(found.message.startswith(f"{e}/") for d in documents for e in placeholders(d))
 
     def _is_idle(self, found: Diagnostic) -> bool:
         """Whether a key of DeepSpeed's stands in a block that is switched off."""
@@ -293,15 +278,23 @@ class Witness(Struct, frozen=True, dict=True):
         files = frozenset(_files(found))
         mine = [run for run, each in self._documents.get(found.file, ()) if each.kind in ENGINES]
         starts = [each for run in mine for each in run.of("launch") if each.name not in files]
-        if len(files) == 1:  # whose number of processes a flag overrides
-            starts = [each for each in starts if _COUNTS & {*each.found, *each.unknown}]
-        return any((per_node(each) or (0,))[0] != 1 for each in starts)
+        return any(starts_several(each, is_told=len(files) == 1) for each in starts)
+
+    def _is_of_no_job(self, found: Diagnostic) -> bool:
+        """Whether it rests on the directives of a script that is started as any other."""
+        scripts = {*_files(found)} - self._kinds.keys() if is_of_jobs(found.id) else ()
+        return any(map(self._is_started_by_path, scripts))
 
     def _is_started_by_path(self, file: str) -> bool:
-        """Whether something names a script, and nothing submits it to Slurm."""
+        """Whether something names a script, or starts its folder's, and nothing submits it."""
+        path = PurePosixPath(file)
         naming = self.mentions.texts_naming(file, with_prose=True)
-        submits = re.compile(rf"\bsbatch\b[^\n]*{re.escape(PurePosixPath(file).name)}")
-        return bool(naming) and not any(map(submits.search, naming))
+        if naming:
+            submits = re.compile(rf"\bsbatch\b[^\n]*{re.escape(path.name)}")
+            return not any(map(submits.search, naming))
+        starts = re.compile(rf"\bsh[ \t]+[\w./-]*\b{re.escape(path.parent.name)}/[\w.-]+\.sh\b")
+        commands = self.mentions.commands
+        return any(map(starts.search, commands)) and not any(map(_SUBMITS.search, commands))
 
     def _of_verl(self, found: Diagnostic) -> Iterator[Reason]:
         """What is against the premise that verl's known releases have the run's keys and words."""
@@ -310,20 +303,17 @@ class Witness(Struct, frozen=True, dict=True):
             return
         release, oldest = held[0].release("verl"), held[0].targets["verl"].releases[0]
         if release.is_before(oldest):
-            yield OLDER_VERL
+            yield suppression.OLDER_VERL
         elif not release.is_known and found.primary.path.rpartition(".")[2] in found.message:
-            yield SOME_VERL
+            yield suppression.SOME_VERL
 
     def _is_elsewhere(self, found: Diagnostic) -> bool:
         """Whether two files are compared that a script names in another checkout's folder."""
         files = frozenset(_files(found))
         runs = self.runs if len(files) > 1 else ()
         mine = (each.documents for each in runs if files <= {e.name for e in each.documents})
-        texts = {e.text for documents in mine for e in documents if e.format == "shell"}
         here = {part for root in self.mentions.roots for part in root.parts}
-        return any(
-            here.isdisjoint(_GOES.findall(text)[-1:]) for text in texts if _GOES.search(text)
-        )
+        return any(leaves(each, here) for documents in mine for each in documents)
 
     def _is_reached(self, found: Diagnostic) -> bool:
         """Whether a statement stands under no condition that no command is known to meet."""
@@ -372,16 +362,9 @@ _NOT_JSON: Final = "E0105"
 _MISSING: Final = "missing-file"
 _OF_HOSTS: Final = ("nodes-without-hostfile", "device-filter-refused")
 _OF_ONE: Final = "zero-of-one-process"
-_DIRECTIVES: Final = "batch-directive-not-read"
-_COUNTS: Final = frozenset({"processes", "per_node"})
+_SUBMITS: Final = re.compile(r"\bsbatch\b")
 _OF_ANOTHER: Final = "key-of-another-tool"
-_GIVEN: Final = re.compile(r"""(?m)^[ \t]*(?:export[ \t]+)?(\w+)=["']?([\w-]+)["']?[ \t]*$""")
-"""A variable that is given one word."""
 _UNRECOGNISED: Final = "unrecognised-file"
-_GOES: Final = re.compile(
-    r"(?m)^[ \t]*(?:cd|pushd)[ \t]+[\"']?(?:/|~/)(?:[\w.-]+/)*([\w.-]+)/?(?![\w/$])"
-)
-"""The name of a folder that a script changes to by its whole path."""
 _TEMPLATE: Final = re.compile(r":\s*(?:[A-Z][A-Z0-9_]+|<[^<>]+>|\{\{.*\}\}|\$\{?\w+\}?)\s*,?\s*$")
 """A value that a program puts in before the file is read."""
 _BY_ENGINE: Final = re.compile(r"\bdeepspeed\.(?:initialize|add_config_arguments)\(")
@@ -389,6 +372,8 @@ _STANDS_IN: Final = re.compile(r"__[A-Z][A-Z0-9_]*__|\{\{.*?\}\}")
 """A word in a path that a program replaces."""
 _OF_PROGRAMS: Final = frozenset({"hf", *TRL})
 """Kinds of config that a program of the user's own reads."""
+_OF_ANY: Final = frozenset({"launch", "slurm", *_OF_PROGRAMS})
+"""Kinds of what any program is started with; others are flags of one program."""
 _TRL: Final = re.compile(STARTS_TRL)
 """What gives a whole file to the classes whose fields its keys are."""
 _DEEPSPEED: Final = {"deepspeed"}

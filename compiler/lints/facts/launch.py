@@ -1,7 +1,7 @@
 """Launch scripts: processes, environment, hosts, and the scripts that receive the flags."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from math import inf
 from typing import Any, Final, NamedTuple
 
@@ -10,6 +10,7 @@ from tunec.compiler.frontend.shell_references import OF_EXAMPLES
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.training_loop import is_whole
+from tunec.compiler.lints.mentions import is_same
 from tunec.compiler.lints.rule import keys
 
 _PROGRAM: Final = re.compile(r"(?:\A|/)(?:python[\d.]*|torchrun|accelerate|deepspeed)\Z|\.py\Z")
@@ -319,3 +320,31 @@ BESIDE_TRL: Final = frozenset(
 )
 """trl 0.10.1, 0.27.2, 1.16.0 ModelConfig, ScriptArguments, DatasetMixtureConfig,
 DPOScriptArguments: what TRL's own scripts read beside its config; `config`, `env`: TrlParser."""
+
+
+_GIVEN: Final = re.compile(r"""(?m)^[ \t]*(?:export[ \t]+)?(\w+)=["']?([\w-]+)["']?[ \t]*$""")
+"""A variable that is given one word."""
+_GOES: Final = re.compile(
+    r"(?m)^[ \t]*(?:cd|pushd)[ \t]+[\"']?(?:/|~/)(?:[\w.-]+/)*([\w.-]+)/?(?![\w/$])"
+)
+"""The name of a folder that a script changes to by its whole path."""
+_COUNTS: Final = frozenset({"processes", "per_node"})
+
+
+def placeholders(script: Document) -> Iterator[str]:
+    """The words that a script gives to variables of the same name, for its user to replace."""
+    if script.format == "shell":
+        yield from (each[2] for each in _GIVEN.finditer(script.text) if is_same(each[1], each[2]))
+
+
+def leaves(script: Document, here: Set[str]) -> bool:
+    """Whether a script changes at last to a folder whose name no folder here has."""
+    folders = _GOES.findall(script.text) if script.format == "shell" else []
+    return bool(folders) and folders[-1] not in here
+
+
+def starts_several(launch: Document, *, is_told: bool) -> bool:
+    """Whether a launcher starts several processes; `is_told`: only if a flag of it says so."""
+    if is_told and not _COUNTS & {*launch.found, *launch.unknown}:
+        return False
+    return (per_node(launch) or (0,))[0] != 1

@@ -50,23 +50,29 @@ def device_filter_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _not_from_zero(document: Document) -> Iterator[Finding]:
-    """0.14 counts the devices that it sees, and looks for the variable's numbers among them."""
+    """0.14 looks for the variable's numbers among those of the devices that it counts.
+
+    It removes the variable before it counts, so that it is the machine that says how many there
+    are: torch asks NVML, and where that is not there the CUDA runtime, which may have read the
+    variable already (torch 2.13.0 cuda/__init__.py `device_count`).
+    """
     visible, names = variable(document, "CUDA_VISIBLE_DEVICES"), tuple[str, ...]()
     if not any(document.get(key) for key in (*_SELECTIONS, "hostfile")):
         names = listed(visible) or ()
     beyond = [each for each in names if each.isdigit() and int(each) >= len(names)]
     if visible is not None and beyond:
         yield Finding(
-            f"CUDA_VISIBLE_DEVICES {','.join(names)}: the launcher counts from 0 to "
-            f"{len(names) - 1}, and finds no device {beyond[0]}",
-            (visible.label("refused"),),
+            f"CUDA_VISIBLE_DEVICES {','.join(names)}: the launcher may count from 0 to "
+            f"{len(names) - 1}, and find no device {beyond[0]}",
+            (visible.label("may be refused"),),
             (
                 (
-                    "it passes the variable to --include, and looks for its numbers among 0 to "
-                    f"{len(names) - 1}"
+                    "it passes the variable to --include and removes it: where CUDA was started "
+                    f"before, the numbers are looked for among 0 to {len(names) - 1}"
                 ),
             ),
             f"unset it, and write --include localhost:{','.join(names)}",
+            severity="warning",
         )
 
 

@@ -234,6 +234,9 @@ def scheduler_without_decay(run: LintContext) -> Iterator[Finding]:
     asked = run.effective("trainer", "lr_scheduler_type")
     if kind is None or kind.value != "WarmupLR" or asked.source != "default":
         return
+    steps = total_steps(run)
+    if steps is not None and steps.value == 1:
+        return  # whose rate is the first of either schedule
     yield Finding(
         f"WarmupLR never lets the rate fall; the trainer's own schedule is {asked.value}",
         (kind.label("used"),),
