@@ -98,7 +98,7 @@ class Arithmetic(Struct, frozen=True):
     readers: float
     """The number of linear layers that read a normed hidden state, per layer."""
     fused_qkv: bool
-    """Whether one projection gives queries, keys and values."""
+    """Whether one projection gives queries, keys and values, of which values are a view."""
     fused_gate: bool
     """Whether one projection gives gate and up, and carries an adapter."""
     reads_product: bool
@@ -198,16 +198,16 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         router=special.router,
         biased=special.biased,
         own_biases=special.own_biases,
-        shares_norm_inputs=special.shares_norm_inputs,
+        shares_norm_inputs=special.shares_norm_inputs or _has_norm_beside(workload.architecture),
         crosses=special.crosses or workload.architecture.kind == "encoder-decoder",
         fused_norms=(workload.version("torch") or _FUSED_RMS_NORM) >= _FUSED_RMS_NORM,
         readers=_readers(inside, stacks),
-        fused_qkv=any(is_fused_qkv(m, stack) for m in inside for stack in stacks),
+        fused_qkv=_views_values(workload.architecture.family, inside, stacks),
         fused_gate=any(is_fused_gate(m, stack) for m in adapted for stack in stacks),
         reads_product=any(m.shape[-1] == stack.ffn for m in adapted for stack in stacks),
         drops=workload.adapter.dropout > 0,
         masks=masks,
-        repeats=masks and _is_before(workload, _GROUPED_QUERIES),
+        repeats=masks and _repeats(workload, stacks),
         shares_mask=_is_before(workload, _BOOLEAN_MASKS),
         experts_apart=experts_apart(workload),
         trains_experts=trained or any(map(is_stack, adapted)),
@@ -236,6 +236,29 @@ def _keeps_inputs(workload: Workload) -> bool:
 def _is_before(workload: Workload, release: Version) -> bool:
     version = workload.version("transformers")
     return version is not None and version < release
+
+
+def _views_values(family: str, inside: list[Module], stacks: list[Stack]) -> bool:
+    """Whether the values are a view of a fused projection.
+
+    CodeGen puts them in order. Falcon picks them by a list of indices, unless each head has its
+    own (transformers 5.23 `models/falcon/modeling_falcon.py`, `FalconAttention._split_heads`;
+    `models/codegen/modeling_codegen.py`, `CodeGenAttention._split_heads`).
+    """
+    shared = any(stack.kv_heads < stack.heads for stack in stacks)
+    copied = family == "codegen" or (family == "falcon" and shared)
+    return not copied and any(is_fused_qkv(m, stack) for m in inside for stack in stacks)
+
+
+def _has_norm_beside(model: Architecture) -> bool:
+    """Whether the feed-forward has a norm beside attention's (Falcon's `ln_mlp`)."""
+    return any(module.path.endswith(".ln_mlp") for module in model.modules)
+
+
+def _repeats(workload: Workload, stacks: list[Stack]) -> bool:
+    """Whether keys and values are repeated without a mask too, as Falcon's class always does."""
+    grouped = workload.architecture.family == "falcon" and any(s.kv_heads > 1 for s in stacks)
+    return grouped or _is_before(workload, _GROUPED_QUERIES)
 
 
 def _is_eager(workload: Workload, special: Flavour) -> bool:

@@ -32,11 +32,13 @@ def kernel_saved(stack: Stack, widths: Arithmetic) -> float:
     """Bytes per token of queries, keys, values, the output, and one fp32 number per head.
 
     FlashAttention (arXiv 2205.14135, section 3.1); torch's memory-efficient kernel keeps the same.
+    Of eager attention, a projection that keeps its input keeps the output.
     """
     query, key, value = _kernel_widths(stack)
     numbers = 0 if widths.eager else _FP32 * stack.heads
     multiplied = _FP32 if widths.wide_queries else widths.compute
-    return multiplied * (query + key) + widths.compute * (value + _output(stack)) + numbers
+    output = _output(stack) if widths.keeps_inputs or not widths.eager else 0
+    return multiplied * (query + key) + widths.compute * (value + output) + numbers
 
 
 def scores_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
@@ -190,8 +192,12 @@ def _fused_saved(stack: Stack, widths: Arithmetic) -> int:
 
 
 def _ordered(stack: Stack, widths: Arithmetic) -> int:
-    """Elements per token of the copy of attention's output in token order; 0 without a copy."""
-    copied = stack.latent is None and widths.rotary == "concatenated" and widths.trained
+    """Elements per token of the copy of attention's output in token order; 0 without a copy.
+
+    Eager attention gives a product that nothing keeps, of which the copy is counted as the output.
+    """
+    whole = stack.latent is not None or widths.eager
+    copied = widths.rotary == "concatenated" and widths.trained and not whole
     return _output(stack) if copied else 0
 
 

@@ -9,11 +9,8 @@ in 0.14.5, 0.15.4, 0.16.9, 0.17.6 and 0.18.9). The distance from a leaf module i
 all modules with everything in them, that from others through the modules' own parameters, of which
 a block of experts has none.
 
-The weights of all experts of a layer are one tensor, of which the grouped product saves a view. A
-parameter released by `param.data = empty(0)` stays in memory as long as that view is saved, and is
-gathered a second time for the backward pass (transformers 5.23 `integrations/moe.py`,
-`_grouped_linear`; linear layers avoid this by DeepSpeed's own product, which saves the parameter
-itself: 0.19.8 `runtime/zero/linear.py`, `LinearFunctionForZeroStage3`). Traced.
+A parameter of which a kept graph saves a view (`weight_views`) stays in memory when it is released,
+and is gathered a second time for the backward pass. Traced.
 
 If a layer is recomputed within the backward pass of its last module, as torch does without
 `use_reentrant`, all frozen parameters that it read are released with that module, however soon they
@@ -23,13 +20,14 @@ they are copied out of a buffer. Traced.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, chain, groupby
 from math import inf, prod
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.modules import is_stack
+from tunec.compiler.analyses.memory.weight_views import saves_view
 from tunec.compiler.ir.slots import Zero
 from tunec.schemas.caches import BoundedCache
 from tunec.schemas.models.architecture import Architecture, Module
@@ -139,7 +137,8 @@ def _live(
     apart: bool,
     lets_go: bool,
 ) -> Live:
-    parameters = _Parameters(sizes, apart=apart)
+    viewed = frozenset(m.path for m in model.modules if saves_view(model, m))
+    parameters = _Parameters(sizes, viewed, apart=apart)
     ends = {m.path: m for m in model.modules if "{}" not in m.path and m.part == "text"}
     embedding = parameters.of(ends.pop(model.embedding or "", None))
     layers = [_layer(parameters, *each, blocks=blocks) for each in _by_layer(model)]
@@ -192,11 +191,11 @@ def _again(
 class _Parameters:
     """The number of elements of each parameter that is split over ranks."""
 
-    def __init__(self, sizes: _Sizes, *, apart: bool) -> None:
+    def __init__(self, sizes: _Sizes, viewed: Container[str], *, apart: bool) -> None:
         self.elements: list[int] = []
-        self.stacks: set[int] = set()
-        """Indices of tensors that hold the weights of several experts."""
-        self._sizes, self._apart = sizes, apart
+        self.viewed: set[int] = set()
+        """Indices of those of which a graph saves views: of modules at the paths `viewed`."""
+        self._sizes, self._paths, self._apart = sizes, viewed, apart
 
     def of(self, module: Module | None) -> tuple[int, ...]:
         """Number the parameters of one copy.
@@ -211,17 +210,17 @@ class _Parameters:
             self.elements += [size // pieces] * pieces
         elif size > self._sizes.persistent:
             self.elements.append(size)
-            if is_stack(module):
-                self.stacks.add(first)
+            if module.path in self._paths:
+                self.viewed.add(first)
         return tuple(range(first, len(self.elements)))
 
     def saving(self, visit: _Visit) -> _Visit:
         """A visit whose graph is kept."""
-        return visit._replace(saves=frozenset(visit.own) & self.stacks)
+        return visit._replace(saves=frozenset(visit.own) & self.viewed)
 
     def freeing(self, visit: _Visit) -> _Visit:
         """A visit whose graph is freed."""
-        return visit._replace(frees=frozenset(visit.own) & self.stacks)
+        return visit._replace(frees=frozenset(visit.own) & self.viewed)
 
 
 def _by_layer(model: Architecture) -> Iterator[tuple[int, list[Module]]]:

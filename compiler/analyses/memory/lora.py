@@ -20,7 +20,6 @@ from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module, Part
-from tunec.schemas.models.layer_measures import find
 
 
 def adapters_saved(
@@ -301,23 +300,18 @@ def is_kept(
     order of heads (transformers 5.23 `WhisperAttention.forward`). A denoiser brings the kernel's
     output to the dtype of its queries (diffusers 0.42 `transformer_flux.py`, `FluxAttnProcessor`:
     `hidden_states.to(query.dtype)`), from which the product copies it again if that is wider. What
-    eager attention gives is put in order first, and a measure of frozen layers does not contain it
-    (transformers 5.23 `models/gemma2/modeling_gemma2.py`, `eager_attention_forward`: `contiguous`).
+    eager attention gives is put in order, and nothing frozen keeps that (transformers 5.23
+    `models/gemma2/modeling_gemma2.py`, `eager_attention_forward`: `contiguous`).
     """
     if _is_of_relu(model, module, widths):
         return True
-    if widths.eager and _is_measured(model, module.part, widths):
+    if widths.eager and not widths.keeps_inputs:
         return False
     if model.kind == "diffusion" and widths.answer > widths.compute:
         return False
     as_given = in_order or (widths.rotary != "concatenated" and not model.source)
     copied = several and _reads_part(model, module)
     return as_given and not copied and _reads_kernel(model, module)
-
-
-def _is_measured(model: Architecture, part: Part, widths: Arithmetic) -> bool:
-    """Whether the layers of a part are measured in this way of computing."""
-    return any(find(each.measured, widths.way) for each in model.stacks if each.part == part)
 
 
 def _reads_part(model: Architecture, module: Module) -> bool:

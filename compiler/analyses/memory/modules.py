@@ -296,7 +296,7 @@ _UNROTATED: Final = (
 )
 _CONCATENATED: Final = frozenset(
     {"phi", "phi3", "glm", "glm4", "gpt_neox", "stablelm", "gptj", "codegen", "chatglm"}
-    | {"glm4_moe", "glm4v", "glm4v_moe", "glm_ocr", "minimax_m2", "bamba"}
+    | {"glm4_moe", "glm4v", "glm4v_moe", "glm_ocr", "minimax_m2", "bamba", "nemotron"}
 )
 _NARROW_ROUTER: Final = frozenset({"qwen2_moe", "qwen3_moe", "olmoe", "granitemoe"})
 _DOUBLE_ROUTER: Final = frozenset({"deepseek_v2", "deepseek_v3"})

@@ -188,9 +188,16 @@ _PICTURES_WHOLE: Final = frozenset({"gemma3", "paligemma"})
 `models/paligemma/modeling_paligemma.py`, `create_causal_mask_mapping`)."""
 
 
-def sees_pictures_whole(workload: Workload) -> bool:
-    """Whether attention has a mask for the pictures among the tokens, even without padding."""
-    return workload.architecture.family in _PICTURES_WHOLE and bool(workload.data.images)
+_ALWAYS_MASKED: Final = frozenset({"falcon"})
+"""Families that make a mask of tokens whatever they are given (transformers 5.23
+`models/falcon/modeling_falcon.py`, `FalconModel.forward`: `allow_is_causal_skip=False`)."""
+
+
+def masks_anyway(workload: Workload) -> bool:
+    """Whether attention has a mask without padding: its family's, or one for pictures."""
+    family = workload.architecture.family
+    pictured = family in _PICTURES_WHOLE and bool(workload.data.images)
+    return pictured or family in _ALWAYS_MASKED
 
 
 def is_masked(workload: Workload) -> bool:

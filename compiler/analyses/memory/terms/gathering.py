@@ -10,6 +10,7 @@ from tunec.compiler.analyses.memory.modules import BYTES, experts_apart
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
 from tunec.compiler.analyses.memory.terms.weights import persistent, second_shards
 from tunec.compiler.analyses.memory.timeline import At, Moment, Sizes, Term, lasting, reduction
+from tunec.compiler.analyses.memory.weight_views import has_own_products
 from tunec.compiler.analyses.memory.workload import Workload
 
 
@@ -173,12 +174,13 @@ def fetched(plan: Sharding) -> Sizes:
 def _followed(plan: Sharding, *, checkpointed: bool) -> Live | None:
     """Gathered elements visit by visit, if stage 3 gathers blocks of experts.
 
-    Visits are also followed if the head alone has more than `max_live_parameters` elements: it is
-    fetched while layers have as many (BLOOM, mT5).
+    Visits are also followed if layers save views of their weights, or if the head alone has more
+    than `max_live_parameters` elements: it is fetched while layers have as many (BLOOM, mT5).
     """
-    most = plan.zero.max_live_parameters
-    ahead = plan.counts.output > most > plan.counts.inner
-    if plan.stage < PARAMETERS or not (plan.counts.block or ahead) or lies_whole(plan):
+    counts, most = plan.counts, plan.zero.max_live_parameters
+    views = has_own_products(plan.workload.architecture)
+    follows = counts.block or views or counts.output > most > counts.inner
+    if plan.stage < PARAMETERS or not follows or lies_whole(plan):
         return None
     return _visits(plan, checkpointed=checkpointed)
 

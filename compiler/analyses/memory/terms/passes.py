@@ -31,7 +31,7 @@ from tunec.compiler.analyses.memory.terms.fsdp_units import (
 )
 from tunec.compiler.analyses.memory.text import (
     is_masked,
-    sees_pictures_whole,
+    masks_anyway,
     text_activations,
     text_tokens,
     waiting_by_layer,
@@ -84,7 +84,7 @@ def pass_of(
     return Pass(
         states=computed_states(layout.states, workload, fsdp),
         checkpointed=asked.mode == "layer",
-        padded=(padded or sees_pictures_whole(workload)) and is_masked(workload),
+        padded=(padded or masks_anyway(workload)) and is_masked(workload),
         sequence_parallel=parallel.sequence,
         gathered=parallel.data if workload.kept_evaluation_batches else 1,
         segment=asked.segment,
