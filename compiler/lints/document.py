@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Edit, Fix, Label
 from tunec.compiler.frontend.nodes import Node, place, plain
+from tunec.compiler.frontend.shell_flags import Unknown
 from tunec.compiler.lints.edits import Source, add_key, remove_key, rename_key, replace_value
 from tunec.compiler.target import File, Found, Target
 from tunec.schemas.source import Span, start_of
@@ -32,7 +33,8 @@ class Place(Struct, frozen=True):
     def first_word(self) -> str:
         """The value, or a list's first item, as text; for a command, the program that it starts."""
         words = self.value if isinstance(self.value, list) else [self.value]
-        return str(words[0]) if words else ""
+        first = words[0] if words else ""
+        return first.written if isinstance(first, Unknown) else str(first)
 
     @property
     def word(self) -> str | None:

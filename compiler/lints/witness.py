@@ -98,6 +98,7 @@ class Witness(Struct, frozen=True, dict=True):
             suppression.IDLE: self._is_idle(found),
             suppression.STARTED_OTHERWISE: found.id == _OF_ONE and self._is_shared(found),
             suppression.UNSUBMITTED: self._is_of_no_job(found),
+            suppression.CUT: self._is_cut(found),
             suppression.ASIDE: _ASIDE.search(found.file) is not None
             and (is_idle or is_of_runs(found.id)),
         }
@@ -198,7 +199,8 @@ class Witness(Struct, frozen=True, dict=True):
         own, programs = held[0].own, programs_about(held[0], found)
         if programs and all(map(own.has_lost, programs)):
             return suppression.PROGRAM_GONE
-        if programs and all(name.endswith(".py") and own.lacks_program(name) for name in programs):
+        files = [name for name in programs if name.endswith(".py") or "$" in name]
+        if files and all(map(own.lacks_program, programs)):
             return suppression.PROGRAM_UNSEEN
         return suppression.TRAINER_UNSEEN if any(map(own.lacks_trainer_of, programs)) else None
 
@@ -279,6 +281,12 @@ class Witness(Struct, frozen=True, dict=True):
         mine = [run for run, each in self._documents.get(found.file, ()) if each.kind in ENGINES]
         starts = [each for run in mine for each in run.of("launch") if each.name not in files]
         return any(starts_several(each, is_told=len(files) == 1) for each in starts)
+
+    def _is_cut(self, found: Diagnostic) -> bool:
+        """Whether it is about flags on lines that a script's line endings do not continue."""
+        if is_code(found.id) or is_of_shell(found.id) or not is_of_runs(found.id):
+            return False
+        return any("\\\r\n" in each.text for _, each in self._documents.get(found.file, ()))
 
     def _is_of_no_job(self, found: Diagnostic) -> bool:
         """Whether it rests on the directives of a script that is started as any other."""

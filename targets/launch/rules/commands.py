@@ -1,7 +1,7 @@
 """Command lines that the shell reads differently from what is meant."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
@@ -79,6 +79,9 @@ def command_cut_short(run: LintContext) -> Iterator[Finding]:
         if _RETURN in document.text:
             yield _of_windows(document)
             continue
+        if conflict := _CONFLICT.search(document.text):
+            yield _of_a_merge(document, conflict)
+            continue
         yield from (_cut(document, command) for command in _first_rests(document))
 
 
@@ -86,12 +89,42 @@ def _first_rests(document: Document) -> Iterator[Command]:
     """What is left of each command that is cut short: the first piece, if there are several."""
     before: Command | None = None
     is_cut = False
-    for command in filter(lambda each: each.words, commands_of(document)):
+    for command in _reached(filter(lambda each: each.words, commands_of(document))):
         is_after = before is not None and before.end == "\n"
         is_rest = is_after and _is_rest(document, command)
         if is_rest and not is_cut:
             yield command
         before, is_cut = command, is_rest
+
+
+_BEGINS: Final = frozenset({"if", "for", "while", "until", "case", "select"})
+_ENDS: Final = frozenset({"fi", "done", "esac", "}"})
+
+
+def _reached(commands: Iterable[Command]) -> Iterator[Command]:
+    """The commands before an `exit` that stands under no condition."""
+    depth, before = 0, "\n"
+    for command in commands:
+        words = [each.written.text for each in command.words]
+        depth += (words[0] in _BEGINS or words[-1] == "{") - (words[0] in _ENDS)
+        if words[0] == "exit" and depth <= 0 and before in "\n;" and command.end in "\n;":
+            return
+        yield command
+        before = command.end
+
+
+_CONFLICT: Final = re.compile(r"(?m)^(?:<{7}|>{7}) .*$")
+"""A mark that git leaves where a merge is to be settled by hand."""
+
+
+def _of_a_merge(document: Document, mark: re.Match[str]) -> Finding:
+    return Finding(
+        "a merge is left unsettled: the shell ends at the mark of its conflict",
+        (at_offset(document, mark.start(), len(mark[0]), "no command"),),
+        ("it reports a syntax error, and starts nothing that stands below",),
+        "settle the merge, and remove the lines that begin with <<<<<<<, ======= and >>>>>>>",
+        consequence="parse",
+    )
 
 
 _RETURN: Final = "\\\r\n"
