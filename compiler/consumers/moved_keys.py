@@ -143,6 +143,11 @@ def all_gone(
     return (gone(key, source, instead, changes_nothing=changes_nothing) for key in keys)
 
 
+def all_gone_unless(keys: Iterable[str], source: str, instead: str, *same: Any) -> Iterator[Moved]:
+    """`gone_unless` for each of several keys."""
+    return (gone_unless(key, source, instead, *same) for key in keys)
+
+
 def only_here(old: str, source: str, why: str, *values: Any) -> Moved:
     """A key for training that no other program can do, for any value or only for `values`."""
     return Moved(old, source, apart=lambda value: why if not values or value in values else None)

@@ -7,6 +7,7 @@ from tunec.compiler.consumers.moved_keys import Carry
 from tunec.compiler.target import Json
 from tunec.targets.axolotl.migration import (
     ANSWERS,
+    BOTH_HAVE,
     BUILDER,
     CENTRE,
     CONFIG,
@@ -15,18 +16,14 @@ from tunec.targets.axolotl.migration import (
     KERNELS,
     LIGER,
     MIXTURE,
-    MODEL,
     OPTIMIZERS,
     OWN_ATTENTION,
-    REWARD,
     SCALES,
     SCHEDULES,
-    SFT,
     TRL_SECTION,
     USUAL_ATTENTION,
     renamed,
 )
-from tunec.targets.axolotl.rewards import IN_BOTH
 from tunec.targets.huggingface.datasets import read_mixture
 from tunec.targets.read_only import means_every_layer
 from tunec.targets.rows import TRAINING_DATA
@@ -195,20 +192,8 @@ TAKES: Final = (
         lambda found: {"streaming": True} if found["dataset_streaming"] is True else {},
         f"trl scripts/utils.py `ScriptArguments`; {CONFIG}",
     ),
-    *(renamed(key, f"trl.{key}", f"{GRPO}; {TRL_SECTION}") for key in IN_BOTH),
+    *(renamed(other, key, f"{theirs}; {own}") for key, other, own, theirs in BOTH_HAVE),
     renamed("vllm_tensor_parallel_size", "vllm.tensor_parallel_size", f"{GRPO}; {TRL_SECTION}"),
     Carry(("scale_rewards",), _scales, f"{GRPO}; {TRL_SECTION}"),
-    renamed("pad_token", "special_tokens.pad_token", f"{SFT}; {CONFIG}"),
-    renamed("eos_token", "special_tokens.eos_token", f"{SFT}; {CONFIG}"),
-    renamed("eval_packing", "eval_sample_packing", f"{SFT}; {CONFIG}"),
-    renamed("dataset_num_proc", "dataset_num_proc", f"{SFT}; {CONFIG}"),
-    renamed(CENTRE, CENTRE, f"{REWARD}; {CONFIG}"),
-    renamed("run_name", "wandb_name", BUILDER),
-    renamed("model_revision", "revision_of_model", f"trl trainer/model_config.py; {MODEL}"),
-    renamed(
-        "lora_target_parameters",
-        "lora_target_parameters",
-        "trl 0.22.2 to 1.16.0 model_config.py; axolotl 0.13.2 to 0.19.0 utils/schemas/peft.py",
-    ),
 )
 """The reverse of `CARRIES`."""

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Moved, gone, gone_unless, one_of
+from tunec.compiler.consumers.moved_keys import gone, gone_unless, one_of
 from tunec.targets.axolotl.migration import BUILDER, CONFIG, MODEL, TRL_SECTION
 from tunec.targets.axolotl.rewards import OF_A_SERVER
 
@@ -20,11 +20,6 @@ _INTEGRATIONS: Final = frozenset(
 
 def _computes_the_same(plugins: Any) -> bool:
     return isinstance(plugins, list) and _INTEGRATIONS.issuperset(map(str, plugins))
-
-
-def _other(key: str, instead: str, source: str, *same: Any) -> Moved:
-    """A key that TRL does not have; `same` are values with which TRL behaves equally."""
-    return gone_unless(key, source, instead, *same)
 
 
 _TOKENIZER: Final = "the tokenizer is used as it was saved"
@@ -52,7 +47,7 @@ _OF_FSDP: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
 _NOT_READ: Final = ("limit_all_gathers", "forward_prefetch", "backward_prefetch")
 _IN_CONFIG: Final = (
     *(
-        _other(f"fsdp_config.{prefix}{name}", instead, _FSDP, *same)
+        gone_unless(f"fsdp_config.{prefix}{name}", _FSDP, instead, *same)
         for name, instead, same in _OF_FSDP
         for prefix in ("", "fsdp_")
     ),
@@ -110,11 +105,11 @@ LEAVES: Final = (
         "axolotl 0.19.0 loaders/model.py `_keep_no_placement_params_on_cpu`",
         "embeddings of layers lie on the device: the same, with more memory",
     ),
-    _other("min_sample_len", "short samples are used, too", CONFIG),
-    _other(
+    gone_unless("min_sample_len", CONFIG, "short samples are used, too"),
+    gone_unless(
         "nvfp4_merge_aware",
-        "the sum of weights and adapter is not rounded to NVFP4 while training",
         "axolotl 0.19.0 integrations/kernels/plugin.py",
+        "the sum of weights and adapter is not rounded to NVFP4 while training",
         False,
     ),
     gone("experimental_skip_move_to_device", CONFIG, "weights are read onto their device"),
@@ -126,53 +121,55 @@ LEAVES: Final = (
     gone("full_finetune", CONFIG, "without an adapter all is trained"),
     gone("gptq", CONFIG, "the checkpoint says how it is stored", changes_nothing=one_of(False)),
     gone("skip_prepare_dataset", CONFIG, "samples with images are prepared as they are read"),
-    _other(
-        "pad_to_sequence_len", "samples are padded to the longest of their batch", CONFIG, False
+    gone_unless(
+        "pad_to_sequence_len", CONFIG, "samples are padded to the longest of their batch", False
     ),
-    _other(
-        "chat_template", "the chat template of the tokenizer is used", CONFIG, "tokenizer_default"
+    gone_unless(
+        "chat_template", CONFIG, "the chat template of the tokenizer is used", "tokenizer_default"
     ),
-    _other("chat_template_kwargs", "the chat template has its own defaults", CONFIG),
-    _other("eot_tokens", "the tokenizer's end of text ends a turn", CONFIG),
-    _other("tokenizer_use_mistral_common", _TOKENIZER, MODEL, False),
-    _other("tokenizer_config", _TOKENIZER, MODEL),
-    _other("tokenizer_legacy", _TOKENIZER, MODEL),
+    gone_unless("chat_template_kwargs", CONFIG, "the chat template has its own defaults"),
+    gone_unless("eot_tokens", CONFIG, "the tokenizer's end of text ends a turn"),
+    gone_unless("tokenizer_use_mistral_common", MODEL, _TOKENIZER, False),
+    gone_unless("tokenizer_config", MODEL, _TOKENIZER),
+    gone_unless("tokenizer_legacy", MODEL, _TOKENIZER),
     *(
-        _other(f"special_tokens.{name}", _TOKENIZER, CONFIG)
+        gone_unless(f"special_tokens.{name}", CONFIG, _TOKENIZER)
         for name in ("bos_token", "unk_token", "pad_token", "eos_token")
     ),
     *(
-        _other(f"tokens.{name}", _TOKENIZER, CONFIG)
+        gone_unless(f"tokens.{name}", CONFIG, _TOKENIZER)
         for name in ("bos_token", "unk_token", "pad_token", "eos_token")
     ),
-    _other("eval_sample_packing", "samples to evaluate on are packed as those to train on", CONFIG),
-    _other("loss_watchdog_threshold", "no run is stopped for a high loss", BUILDER),
-    _other("loss_watchdog_patience", "no run is stopped for a high loss", BUILDER),
-    _other("early_stopping_patience", "no run is stopped early", BUILDER),
-    _other("shuffle_merged_datasets", "data is shuffled while training", CONFIG, True),
-    _other("dataset_exact_deduplication", "samples that are there twice stay", CONFIG, False),
-    _other("auto_resume_from_checkpoints", "a run begins anew", CONFIG, False),
-    _other("device_map", "weights lie on the device of their process", MODEL),
-    _other("quantize_moe_experts", "experts stay in the dtype of the weights", MODEL, False),
-    _other("lora_fan_in_fan_out", "PEFT knows how the layers are stored", CONFIG, False),
-    _other("max_packed_sequence_len", "sample packing has the length of sequences", CONFIG),
-    _other("sample_packing_sequentially", "samples are packed in any order", CONFIG, False),
-    _other("curriculum_sampling", "samples come in any order", CONFIG, False),
-    _other("cosine_constant_lr_ratio", "the rate falls to the end", CONFIG, 0),
-    _other("model_config", "the model's own config holds", MODEL),
-    _other("resize_token_embeddings_to_32x", "embeddings keep their size", MODEL, False),
-    _other("gemma4_hybrid_attn_impl", "one attention is used for all layers", CONFIG, False),
-    _other("dp_shard_size", "the launcher says how many devices there are", CONFIG, 1),
-    _other("dp_replicate_size", "the launcher says how many devices there are", CONFIG, 1),
-    _other("use_ray", "the launcher starts the processes", CONFIG, False),
-    _other("ray_num_workers", "the launcher starts the processes", CONFIG),
+    gone_unless(
+        "eval_sample_packing", CONFIG, "samples to evaluate on are packed as those to train on"
+    ),
+    gone_unless("loss_watchdog_threshold", BUILDER, "no run is stopped for a high loss"),
+    gone_unless("loss_watchdog_patience", BUILDER, "no run is stopped for a high loss"),
+    gone_unless("early_stopping_patience", BUILDER, "no run is stopped early"),
+    gone_unless("shuffle_merged_datasets", CONFIG, "data is shuffled while training", True),
+    gone_unless("dataset_exact_deduplication", CONFIG, "samples that are there twice stay", False),
+    gone_unless("auto_resume_from_checkpoints", CONFIG, "a run begins anew", False),
+    gone_unless("device_map", MODEL, "weights lie on the device of their process"),
+    gone_unless("quantize_moe_experts", MODEL, "experts stay in the dtype of the weights", False),
+    gone_unless("lora_fan_in_fan_out", CONFIG, "PEFT knows how the layers are stored", False),
+    gone_unless("max_packed_sequence_len", CONFIG, "sample packing has the length of sequences"),
+    gone_unless("sample_packing_sequentially", CONFIG, "samples are packed in any order", False),
+    gone_unless("curriculum_sampling", CONFIG, "samples come in any order", False),
+    gone_unless("cosine_constant_lr_ratio", CONFIG, "the rate falls to the end", 0),
+    gone_unless("model_config", MODEL, "the model's own config holds"),
+    gone_unless("resize_token_embeddings_to_32x", MODEL, "embeddings keep their size", False),
+    gone_unless("gemma4_hybrid_attn_impl", CONFIG, "one attention is used for all layers", False),
+    gone_unless("dp_shard_size", CONFIG, "the launcher says how many devices there are", 1),
+    gone_unless("dp_replicate_size", CONFIG, "the launcher says how many devices there are", 1),
+    gone_unless("use_ray", CONFIG, "the launcher starts the processes", False),
+    gone_unless("ray_num_workers", CONFIG, "the launcher starts the processes"),
     gone(
         "bf16", CONFIG, "auto is bf16, unless the devices have none", changes_nothing=one_of("auto")
     ),
-    _other("streaming_multipack_buffer_size", "samples are packed as they come", CONFIG),
-    _other("eval_table_size", "no answers are shown", BUILDER, 0),
-    _other("eval_max_new_tokens", "no answers are written", BUILDER),
-    _other("do_causal_lm_eval", "the loss alone is computed", BUILDER, False),
-    _other("eval_causal_lm_metrics", "the loss alone is computed", BUILDER),
+    gone_unless("streaming_multipack_buffer_size", CONFIG, "samples are packed as they come"),
+    gone_unless("eval_table_size", BUILDER, "no answers are shown", 0),
+    gone_unless("eval_max_new_tokens", BUILDER, "no answers are written"),
+    gone_unless("do_causal_lm_eval", BUILDER, "the loss alone is computed", False),
+    gone_unless("eval_causal_lm_metrics", BUILDER, "the loss alone is computed"),
 )
 """What TRL does without each of these keys."""

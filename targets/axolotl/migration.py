@@ -8,6 +8,7 @@ from tunec.compiler.consumers.moved_keys import Carry, carried
 from tunec.compiler.target import Json
 from tunec.targets.answers import answers_by
 from tunec.targets.axolotl.rewards import IN_BOTH
+from tunec.targets.huggingface.fsdp_row import ARGUMENTS
 from tunec.targets.huggingface.training import OPTIMIZER
 from tunec.targets.rows import TRAINING_DATA
 
@@ -259,6 +260,24 @@ ANSWERS: Final = answers_by(
 )
 
 
+BOTH_HAVE: Final = (
+    *((f"trl.{key}", key, TRL_SECTION, GRPO) for key in IN_BOTH),
+    ("special_tokens.pad_token", "pad_token", CONFIG, SFT),
+    ("special_tokens.eos_token", "eos_token", CONFIG, SFT),
+    ("eval_sample_packing", "eval_packing", CONFIG, SFT),
+    ("dataset_num_proc", "dataset_num_proc", CONFIG, SFT),
+    (CENTRE, CENTRE, CONFIG, REWARD),
+    ("wandb_name", "run_name", BUILDER, ARGUMENTS),
+    ("revision_of_model", "model_revision", MODEL, "trl trainer/model_config.py"),
+    (
+        *("lora_target_parameters", "lora_target_parameters"),
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/peft.py",
+        "trl 0.22.2 to 1.16.0 model_config.py",
+    ),
+)
+"""Axolotl's key and TRL's with the same values, and where each of them is."""
+
+
 CARRIES: Final = (
     Carry(
         ("micro_batch_size",),
@@ -331,7 +350,8 @@ CARRIES: Final = (
         lambda found: {"dataset_streaming": True} if found["streaming"] is True else {},
         f"{CONFIG}; trl scripts/utils.py `ScriptArguments`",
     ),
-    *(renamed(f"trl.{key}", key, f"{TRL_SECTION}; {GRPO}") for key in IN_BOTH),
+    renamed("dataset_processes", "dataset_num_proc", f"{CONFIG}; {SFT}"),
+    *(renamed(key, other, f"{own}; {theirs}") for key, other, own, theirs in BOTH_HAVE),
     Carry(("trl.scale_rewards",), _scales, f"{TRL_SECTION}; {GRPO}"),
     renamed("trl.use_liger_loss", "use_liger_kernel", f"{TRL_SECTION}; {GRPO}"),
     Carry(
@@ -345,19 +365,6 @@ CARRIES: Final = (
         _arguments,
         f"{BUILDER} `_configure_optimizer`; transformers trainer_optimizer.py `_parse_optim_args`",
     ),
-    renamed("special_tokens.pad_token", "pad_token", f"{CONFIG}; {SFT}"),
-    renamed("special_tokens.eos_token", "eos_token", f"{CONFIG}; {SFT}"),
-    renamed("eval_sample_packing", "eval_packing", f"{CONFIG}; {SFT}"),
-    renamed("dataset_processes", "dataset_num_proc", f"{CONFIG}; {SFT}"),
-    renamed("dataset_num_proc", "dataset_num_proc", f"{CONFIG}; {SFT}"),
     renamed("noisy_embedding_alpha", "neftune_noise_alpha", f"{CONFIG} `map_fields`"),
     renamed("adam_eps", "adam_epsilon", f"{BUILDER}: the older name"),
-    renamed(CENTRE, CENTRE, f"{CONFIG}; {REWARD}"),
-    renamed("wandb_name", "run_name", BUILDER),
-    renamed("revision_of_model", "model_revision", f"{MODEL}; trl trainer/model_config.py"),
-    renamed(
-        "lora_target_parameters",
-        "lora_target_parameters",
-        "axolotl 0.13.2 to 0.19.0 utils/schemas/peft.py; trl 0.22.2 to 1.16.0 model_config.py",
-    ),
 )

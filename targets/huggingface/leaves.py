@@ -1,15 +1,10 @@
 """The Trainer's arguments without a slot, and what a program does that has no such argument."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from tunec.compiler.consumers.moved_keys import Moved, all_gone, gone_unless
 from tunec.targets.huggingface.fsdp_row import ARGUMENTS
-
-
-def _kept_out(keys: Iterable[str], instead: str, *same: Any) -> Iterator[Moved]:
-    """Keys that change the run unless they have one of the values `same`."""
-    return (gone_unless(key, ARGUMENTS, instead, *same) for key in keys)
 
 
 def _aside(keys: Iterable[str], instead: str) -> Iterator[Moved]:
@@ -18,10 +13,10 @@ def _aside(keys: Iterable[str], instead: str) -> Iterator[Moved]:
 
 
 LEAVES: Final = (
-    *_kept_out(("do_train",), "the program trains, and does nothing else", True),
-    *_kept_out(("do_predict",), "nothing is predicted after training", False),
-    *_kept_out(("push_to_hub",), "nothing is uploaded", False),
-    *_kept_out(("hub_model_id",), "nothing is uploaded"),
+    gone_unless("do_train", ARGUMENTS, "the program trains, and does nothing else", True),
+    gone_unless("do_predict", ARGUMENTS, "nothing is predicted after training", False),
+    gone_unless("push_to_hub", ARGUMENTS, "nothing is uploaded", False),
+    gone_unless("hub_model_id", ARGUMENTS, "nothing is uploaded"),
     *_aside(("do_eval",), "the strategy says when to evaluate"),
     *_aside(("hub_strategy", "hub_private_repo", "hub_token"), "nothing is uploaded"),
     *_aside(("log_level", "log_level_replica", "disable_tqdm"), "the program logs in its own way"),

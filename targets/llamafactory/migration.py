@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from tunec.compiler.consumers.moved_keys import Carry, Moved, carried, gone, gone_unless, only_here
+from tunec.compiler.consumers.moved_keys import Carry, carried, gone, gone_unless, only_here
 from tunec.compiler.lints.kinds import EXPLAINED
 from tunec.compiler.target import Json
 from tunec.targets.answers import answers_by
@@ -253,14 +253,9 @@ TAKES: Final = (
 """The inverse of `CARRIES`."""
 
 
-def _other(key: str, instead: str, source: str, *same: Any) -> Moved:
-    """A key whose behaviour TRL replaces by its own; for the values `same` both do the same."""
-    return gone_unless(key, source, instead, *same)
-
-
 LEAVES: Final = (
     *_ONLY_HERE,
-    _other("do_train", "the script trains, and does nothing else", _TRAINING, True),
+    gone_unless("do_train", _TRAINING, "the script trains, and does nothing else", True),
     gone("do_eval", _TRAINING, "the strategy says when to evaluate"),
     gone("plot_loss", _TUNING, "no picture is drawn of the loss"),
     gone("print_param_status", _MODEL, "parameters are not listed"),
@@ -270,26 +265,26 @@ LEAVES: Final = (
     gone("use_fast_tokenizer", _MODEL, "the tokenizer's own class is used"),
     gone("dataset_dir", _DATA, "data sets are found by their paths or names"),
     gone("preprocessing_batch_size", _DATA, "samples are prepared in batches of 1000"),
-    _other("freeze_language_model", "the language model is trained", _TUNING, False),
-    _other("use_dft_loss", "the loss is that of likelihood", _TUNING, False),
+    gone_unless("freeze_language_model", _TUNING, "the language model is trained", False),
+    gone_unless("use_dft_loss", _TUNING, "the loss is that of likelihood", False),
     gone("use_v1_kernels", _MODEL, "the model's own kernels compute the same"),
-    _other("tokenized_path", "samples are made tokens at the start of each run", _DATA),
-    _other("media_dir", "samples hold images, or their paths", _DATA),
-    _other("template", "the chat template of the tokenizer is used", _DATA),
-    _other("default_system", "the samples hold their own system messages", _DATA),
-    _other("tool_format", "the chat template of the tokenizer formats tools", _DATA),
-    _other("enable_thinking", "the chat template of the tokenizer decides", _DATA),
-    _other("mask_history", "all turns of the assistant count", _DATA, False),
-    _other("flash_attn", "the model's own attention is used", _MODEL, "auto"),
-    _other("image_max_pixels", "the processor of the model sizes images", _MODEL),
-    _other("image_min_pixels", "the processor of the model sizes images", _MODEL),
-    _other("video_max_pixels", "the processor of the model sizes videos", _MODEL),
-    _other("video_min_pixels", "the processor of the model sizes videos", _MODEL),
-    _other("video_fps", "the processor of the model samples videos", _MODEL),
-    _other("video_maxlen", "the processor of the model samples videos", _MODEL),
-    _other("upcast_layernorm", "norms keep the dtype of the weights", _MODEL, False),
-    _other("upcast_lmhead_output", "logits keep the dtype of the weights", _MODEL, False),
-    _other("quantization_device_map", "weights lie on the device of their process", _MODEL),
+    gone_unless("tokenized_path", _DATA, "samples are made tokens at the start of each run"),
+    gone_unless("media_dir", _DATA, "samples hold images, or their paths"),
+    gone_unless("template", _DATA, "the chat template of the tokenizer is used"),
+    gone_unless("default_system", _DATA, "the samples hold their own system messages"),
+    gone_unless("tool_format", _DATA, "the chat template of the tokenizer formats tools"),
+    gone_unless("enable_thinking", _DATA, "the chat template of the tokenizer decides"),
+    gone_unless("mask_history", _DATA, "all turns of the assistant count", False),
+    gone_unless("flash_attn", _MODEL, "the model's own attention is used", "auto"),
+    gone_unless("image_max_pixels", _MODEL, "the processor of the model sizes images"),
+    gone_unless("image_min_pixels", _MODEL, "the processor of the model sizes images"),
+    gone_unless("video_max_pixels", _MODEL, "the processor of the model sizes videos"),
+    gone_unless("video_min_pixels", _MODEL, "the processor of the model sizes videos"),
+    gone_unless("video_fps", _MODEL, "the processor of the model samples videos"),
+    gone_unless("video_maxlen", _MODEL, "the processor of the model samples videos"),
+    gone_unless("upcast_layernorm", _MODEL, "norms keep the dtype of the weights", False),
+    gone_unless("upcast_lmhead_output", _MODEL, "logits keep the dtype of the weights", False),
+    gone_unless("quantization_device_map", _MODEL, "weights lie on the device of their process"),
     *(
         gone(f"ray_{name}", _TRAINING, "the launcher starts the processes")
         for name in ("run_name", "storage_path", "num_workers", "storage_filesystem")

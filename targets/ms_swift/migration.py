@@ -1,10 +1,17 @@
 """ms-swift's keys without a slot: TRL's keys for them, or what TRL does instead."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
-from tunec.compiler.consumers.moved_keys import Carry, Moved, carried, gone, gone_unless, only_here
+from tunec.compiler.consumers.moved_keys import (
+    Carry,
+    all_gone_unless,
+    carried,
+    gone,
+    gone_unless,
+    only_here,
+)
 from tunec.compiler.target import Json
 from tunec.targets.answers import answers_by
 from tunec.targets.ms_swift import grpo_migration as grpo
@@ -233,11 +240,6 @@ TAKES: Final = (
 """The other way of `CARRIES`."""
 
 
-def _other(keys: Iterable[str], instead: str, source: str, *same: Any) -> Iterator[Moved]:
-    """Keys whose behaviour TRL replaces by its own; for the values `same` both do the same."""
-    return (gone_unless(key, source, instead, *same) for key in keys)
-
-
 _ADAPTERS: Final = (
     *("adalora", "adapter", "boft", "bone", "llamapro", "longlora", "reft", "vera", "fourierft"),
     *("ia3", "dummy", "lora_llm"),
@@ -266,37 +268,39 @@ LEAVES: Final = (
     gone("use_hf", _DATA, "models and data are those of Hugging Face's hub"),
     gone("add_version", "ms-swift arguments/base_args/base_args.py", "the output has no number"),
     gone("create_checkpoint_symlink", "ms-swift arguments/sft_args.py", "no link is made"),
-    *_other(
-        ("model_name", "model_author"), "a data set keeps its own names for the assistant", _DATA
+    *all_gone_unless(
+        ("model_name", "model_author"), _DATA, "a data set keeps its own names for the assistant"
     ),
-    *_other(("system",), "the samples hold their own system messages", _TEMPLATE),
-    *_other(("template",), "the chat template of the tokenizer is used", _TEMPLATE),
-    *_other(
-        ("dataset_shuffle", "val_dataset_shuffle"), "data is shuffled while training", _DATA, True
+    gone_unless("system", _TEMPLATE, "the samples hold their own system messages"),
+    gone_unless("template", _TEMPLATE, "the chat template of the tokenizer is used"),
+    *all_gone_unless(
+        ("dataset_shuffle", "val_dataset_shuffle"), _DATA, "data is shuffled while training", True
     ),
-    *_other(("use_chat_template",), "messages are formatted by the chat template", _TEMPLATE, True),
-    *_other(("loss_scale",), "all tokens of an answer count the same", _TEMPLATE, "default"),
-    *_other(("strict",), "a sample that fails ends the run", _DATA, True),
-    *_other(
+    gone_unless(
+        "use_chat_template", _TEMPLATE, "messages are formatted by the chat template", True
+    ),
+    gone_unless("loss_scale", _TEMPLATE, "all tokens of an answer count the same", "default"),
+    gone_unless("strict", _DATA, "a sample that fails ends the run", True),
+    *all_gone_unless(
         ("freeze_vit", "freeze_aligner"),
-        "adapters are in all layers that are named, those that read images too",
         _TUNER,
+        "adapters are in all layers that are named, those that read images too",
         False,
     ),
-    *_other(("freeze_llm",), "adapters are in the language model, too", _TUNER, False),
-    *_other(("agent_template",), "the chat template of the tokenizer formats tools", _TEMPLATE),
-    *_other(("response_prefix",), "the chat template begins answers", _TEMPLATE, ""),
-    *_other(("early_stop_interval",), "no run is stopped early", "ms-swift arguments/sft_args.py"),
-    *_other(
-        ("lazy_tokenize",),
+    gone_unless("freeze_llm", _TUNER, "adapters are in the language model, too", False),
+    gone_unless("agent_template", _TEMPLATE, "the chat template of the tokenizer formats tools"),
+    gone_unless("response_prefix", _TEMPLATE, "the chat template begins answers", ""),
+    gone_unless("early_stop_interval", "ms-swift arguments/sft_args.py", "no run is stopped early"),
+    gone_unless(
+        "lazy_tokenize",
+        "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py",
         "samples are made tokens at the start of each run",
-        "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py",
         False,
     ),
-    *_other(
-        ("use_logits_to_keep",),
-        "logits are computed as TRL's trainer does",
+    gone_unless(
+        "use_logits_to_keep",
         "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py",
+        "logits are computed as TRL's trainer does",
         False,
     ),
     gone("padding_free", _TEMPLATE, "batches are padded: the same, with more memory"),
@@ -305,6 +309,6 @@ LEAVES: Final = (
         "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py",
         "the part that reads images recomputes where the model does: the same numbers",
     ),
-    *_other(("experts_impl",), "the model's own experts are run", _MODEL),
+    gone_unless("experts_impl", _MODEL, "the model's own experts are run"),
 )
 """What TRL does without each of these keys."""
