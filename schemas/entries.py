@@ -86,10 +86,11 @@ def heads(folder: Path, keys: tuple[str, ...], word: str = "") -> dict[str, Mapp
     With a `word` in lower case, only entries whose file contains it, in any case.
     """
     wanted, sought = _lines_of(keys), word.encode(errors="replace")
+    contents, lowered = _contents(folder), _lowered(folder)
     return {
         name: _load(folder / f"{name}{_ENDING}", b"".join(wanted.findall(content))) or {}
-        for name, content in _contents(folder).items()
-        if sought in content.lower()
+        for name, content in contents.items()
+        if sought in lowered[name]
     }
 
 
@@ -102,6 +103,11 @@ def listed(head: Mapping[str, Any], key: str) -> tuple[str, ...]:
 @cached(16)
 def _contents(folder: Path) -> Mapping[str, bytes]:
     return {name: _content(folder / f"{name}{_ENDING}") for name in names_in(folder)}
+
+
+@cached(16)
+def _lowered(folder: Path) -> Mapping[str, bytes]:
+    return {name: content.lower() for name, content in _contents(folder).items()}
 
 
 @cached(16)
