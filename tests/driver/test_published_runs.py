@@ -1,15 +1,13 @@
 """Published runs are found: planned as they are, or by a way out that keeps what is learned."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 from planning import spec_of
+from tests.tables import table
 
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_mapping
 
-DATA = yaml.safe_load((Path(__file__).with_name("published.yaml")).read_text("utf-8"))
+DATA = table(__file__, "published.yaml")
 RUNS = DATA["runs"]
 CHANGES_WHAT_IS_LEARNED = ("--set data.sequence", "--set method", "--hardware")
 

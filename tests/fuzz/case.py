@@ -18,7 +18,6 @@ from typing import Any
 
 from tests.fuzz.mutations import mangled, mangled_bytes, mangled_word
 from tests.fuzz.seeds import drawn
-from tests.fuzz.servers import answered
 
 from tunec.compiler import derived_cards
 
@@ -102,6 +101,8 @@ class _TooLongError(BaseException):
 
 
 def _asked(case: Case, folder: Path) -> tuple[int | str, str, str]:
+    from tests.fuzz.servers import answered  # heavy: each process that collects tests reads this
+
     out, err = io.StringIO(), io.StringIO()
     code: int | str
     try:

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
+from tests.tables import loaded
 
 import tunec.schemas
 from tunec.compiler.frontend.document import faults_of
@@ -24,7 +24,7 @@ def test_a_head_says_what_the_whole_file_says(folder):
     found = heads(folder, keys)
     assert list(found) == list(names_in(folder))
     for name, head in found.items():
-        whole = yaml.safe_load((folder / f"{name}.yaml").read_text("utf-8"))
+        whole = loaded((folder / f"{name}.yaml").read_text("utf-8"))
         assert head == {key: whole[key] for key in keys if key in whole}
 
 

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import yaml
 from pydantic import ValidationError
-from tests.tables import table
+from tests.tables import loaded, table
 
 from tunec.schemas import entries
 from tunec.schemas.caches import clear
@@ -35,7 +34,7 @@ PEOPLE_SAY = TABLES["PEOPLE_SAY"]
 
 def mapping(name: str, kind: str = "devices") -> dict[str, Any]:
     file = Path(catalogue.__file__).parent / kind / f"{name}.yaml"
-    found: dict[str, Any] = completed(yaml.safe_load(file.read_text("utf-8")), file)
+    found: dict[str, Any] = completed(loaded(file.read_text("utf-8")), file)
     return found
 
 

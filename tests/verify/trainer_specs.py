@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.tables import loaded
 from tests.verify.edited_runs import Fault
 
 from tunec.compiler.driver import compile_spec
@@ -23,7 +24,7 @@ Specs = Mapping[str, Mapping[str, Any]]
 def specs_of(target: str) -> Specs:
     """The specs that stand in `TARGET_specs.yaml`, by name."""
     text = Path(__file__).with_name(f"{target}_specs.yaml").read_text("utf-8")
-    specs: Specs = yaml.safe_load(text)
+    specs: Specs = loaded(text)
     assert len(specs) >= 20
     return specs
 

@@ -6,18 +6,15 @@ comes early or goes late, would change is thereby seen without running a model.
 """
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 from pinned_plans import PLANS, symbols
+from tests.tables import table
 
 from tunec.compiler.analyses.memory.account import account
 
-PINNED: Final[dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parent / "pinned_terms.yaml").read_text("utf-8")
-)
+PINNED: Final[dict[str, Any]] = table(__file__, "pinned_terms.yaml")
 Line = tuple[str, str | int, str, str]
 
 
