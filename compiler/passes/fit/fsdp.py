@@ -7,6 +7,7 @@ from packaging.version import Version
 
 from tunec.compiler.analyses.fsdp_units import embedding_in_two_units, has_buffers
 from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.modules import is_stack
 from tunec.compiler.analyses.memory.terms.fsdp_ends import head_of
 from tunec.compiler.analyses.memory.workload import NO_FSDP, USUAL_FSDP, Workload
 from tunec.compiler.ir.slots import Fsdp
@@ -118,6 +119,7 @@ def impossible_fsdp(
         _quantized(version, workload)
         or _optimizer(version, workload)
         or _saving(version, workload)
+        or _experts(version, workload)
         or _writing(version, workload)
         or _embedding(version, workload, units)
         or _head(version, workload)
@@ -166,6 +168,18 @@ def _saving(version: int, workload: Workload) -> str | None:
     """Why FSDP 1 is excluded with adapters that PEFT would not find below its wrappers."""
     if version == 1 and _loses_wrapped_adapters(workload):
         return "peft 0.21 saves no tensor of an adapter below FSDP 1's wrappers; 0.20 does"
+    return None
+
+
+def _experts(version: int, workload: Workload) -> str | None:
+    """Why FSDP 1 is excluded with adapters on experts that are one tensor.
+
+    Each matrix of an adapter is a unit (peft 0.21.2 utils/other.py `fsdp_auto_wrap_policy`), which
+    is gathered when it is called, and `ParamWrapper.get_delta_factors` (tuners/lora/layer.py) reads
+    its weight without a call: "shape '[64, -1, 360448]' is invalid" in a trace of DeepSeek-V2-Lite.
+    """
+    if version == 1 and any(map(is_stack, workload.adapted)):
+        return "PEFT reads adapters of fused experts without calling the units FSDP 1 makes of them"
     return None
 
 
