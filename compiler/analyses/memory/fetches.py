@@ -107,11 +107,12 @@ def live_elements(
     blocks: bool,
     apart: bool = False,
     lets_go: bool = False,
+    merges: bool = False,
 ) -> Live:
     """Follow one step through a model; cached by model and sizes.
 
     `blocks`: whether a block of experts is gathered as one; `apart`: whether each expert is its own
-    module; `lets_go`: whether recomputed parameters are released with the last module.
+    module; `lets_go`: whether recomputed ones go with the last module; `merges`: see `saves_view`.
     """
     sizes = _Sizes(
         zero.max_live_parameters,
@@ -121,8 +122,9 @@ def live_elements(
     )
     lets_go = lets_go and checkpointed
     options = {"checkpointed": checkpointed, "blocks": blocks, "apart": apart, "lets_go": lets_go}
-    made = partial(_live, model, sizes, **options)
-    return _LIVE.of((model,), (sizes, *options.values()), made)
+    viewed = frozenset(m.path for m in model.modules if saves_view(model, m, merges=merges))
+    made = partial(_live, model, sizes, viewed, **options)
+    return _LIVE.of((model,), (sizes, merges, *options.values()), made)
 
 
 _LIVE: Final = BoundedCache[Live]("compiler.analyses.memory.fetches.live", 256)
@@ -131,13 +133,13 @@ _LIVE: Final = BoundedCache[Live]("compiler.analyses.memory.fetches.live", 256)
 def _live(
     model: Architecture,
     sizes: _Sizes,
+    viewed: Container[str],
     *,
     checkpointed: bool,
     blocks: bool,
     apart: bool,
     lets_go: bool,
 ) -> Live:
-    viewed = frozenset(m.path for m in model.modules if saves_view(model, m))
     parameters = _Parameters(sizes, viewed, apart=apart)
     ends = {m.path: m for m in model.modules if "{}" not in m.path and m.part == "text"}
     embedding = parameters.of(ends.pop(model.embedding or "", None))

@@ -22,7 +22,11 @@ def has_own_products(model: Architecture) -> bool:
     return model.family in _OWN_PRODUCTS
 
 
-def saves_view(model: Architecture, module: Module) -> bool:
-    """Whether a product with a module's weight saves a view of it."""
+def saves_view(model: Architecture, module: Module, *, merges: bool) -> bool:
+    """Whether a product with a module's weight saves a view of it.
+
+    `merges`: whether PEFT adds adapters to a copy of the experts, of which the view is then (0.21.2
+    `tuners/lora/layer.py`, `_LoraFactorsProxy`).
+    """
     own = has_own_products(model) and module.kind == "linear" and "{}" in module.path
-    return own or is_stack(module)
+    return own or (is_stack(module) and not merges)
