@@ -25,3 +25,9 @@ def register() -> None:
 def share(parts: int) -> settings:
     """A part of the profile's examples, for a test that is repeated for as many cases."""
     return settings(max_examples=max(settings().max_examples // parts, 1))
+
+
+def share_by_day(parts: int) -> settings:
+    """A part of the examples of every day, where many cases draw alike; by night all of them."""
+    is_night = settings.get_current_profile_name() == NIGHTLY
+    return settings() if is_night else share(parts)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.hypothesis_profiles import share_by_day
 from tests.source_packages import source_package
 from tests.translate.test_cases import ASKED, FILE
 
@@ -194,6 +195,7 @@ def test_a_spec_made_of_compiled_files_compiles_to_them_again(road, tmp_path_fac
     """From a spec to files, to a spec, to files."""
     whole = []
 
+    @share_by_day(len(ROADS) // 4)
     @given(specs(road))
     def holds(spec):
         first = compiled(load_mapping(spec))
