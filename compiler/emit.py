@@ -1,7 +1,7 @@
 """emit: write a plan as a target's files, checking each row so that no decided value is lost."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,9 +57,12 @@ def emit(
     drafts = [each for each in every if not missing & {each.file.name, each.file.part_of}]
     drafts, refusals = _passed_through(target, plan, dialect, drafts, header)
     artifacts = tuple(draft.artifact for draft in drafts)
-    lost = (*_losses(target, plan, version, drafts), *_unsaid(target, plan, version, drafts))
-    unsaid = by_its_objective(plan, lost)
     checked = tuple(target.check(plan, version))
+    lost = (
+        *_losses(target, plan, version, drafts, _slots_of(checked)),
+        *_unsaid(target, plan, version, drafts),
+    )
+    unsaid = by_its_objective(plan, lost)
     told = (*lost, *checked)
     found = [
         *(_left_out(draft, plan) for draft in every if draft.is_left_out),
@@ -72,11 +75,16 @@ def emit(
     return artifacts, tuple(dict.fromkeys(found))
 
 
+def _slots_of(told: Iterable[Diagnostic]) -> frozenset[str | None]:
+    """The slots that errors are at."""
+    return frozenset(at.path for each in told if each.severity == "error" for at in each.labels)
+
+
 def _own_faults(
     draft: "Draft", told: Iterable[Diagnostic], dialect: Dialect
 ) -> Iterator[Diagnostic]:
     """The faults of a file, without those at keys of slots that are reported already."""
-    slots = {label.path for each in told for label in each.labels if each.severity == "error"}
+    slots = _slots_of(told)
     rows = (row for row in rows_of(draft.file, dialect) if slots.intersection(row.slots))
     keys = {key for row in rows for key in row.keys} if draft.faults and slots else set()
     yield from (each for each in draft.faults if not each.primary or each.primary.path not in keys)
@@ -251,13 +259,20 @@ def _unmet(target: Target, plan: Plan) -> Iterator[Diagnostic]:
 
 
 def _losses(
-    target: Target, plan: Plan, version: Version, drafts: Iterable[Draft]
+    target: Target,
+    plan: Plan,
+    version: Version,
+    drafts: Iterable[Draft],
+    refused: Container[str | None],
 ) -> Iterator[Diagnostic]:
+    """Report slots that do not come back from the files, except those `refused` already."""
     places: dict[str, list[str]] = {}
     for draft in drafts:
         for slot in sorted(draft.lost):
             places.setdefault(slot, []).append(draft.file.name)
     for slot, numbers in _by_choice(places).items():
+        if slot in refused and not numbers:
+            continue
         reason = f"no key of {joined(places[slot])} can hold this value"
         known = target.cannot.get(slot)
         told = _loss(target, plan, version, slot, known.reason if known and known.loses else reason)

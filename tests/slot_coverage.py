@@ -26,7 +26,11 @@ def said_in(
 
 
 def lost_in(diagnostics: Iterable[Diagnostic]) -> set[str]:
-    """The slots that a target has no word for, and those that its note names beside one."""
-    lost = [each for each in diagnostics if each.id == "E0901"]
+    """The slots that a target refuses, has no word for, or names in a note beside one."""
+    every = list(diagnostics)
+    lost = [each for each in every if each.id == "E0901"]
+    refused = {label.path for each in every if each.id == "E0905" for label in each.labels}
     words = [word.strip(",") for each in lost for note in each.notes for word in note.split()]
-    return {each.labels[0].path for each in lost} | {word for word in words if word in SLOTS}
+    return (
+        refused | {each.labels[0].path for each in lost} | {word for word in words if word in SLOTS}
+    )
