@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from tunec.compiler.analyses.memory import diffusion
 from tunec.compiler.analyses.memory.activations import Pass, part_activations
-from tunec.compiler.analyses.memory.arithmetic import arithmetic
+from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.diffusion import (
     attended_tokens,
@@ -75,7 +75,15 @@ def kept_bytes(workload: Workload, states: States, part: Part) -> float:
     if workload.architecture.source:
         return sum(text_activations(workload, run).kept.values())
     whole = part_activations(workload, run, part, widths, tokens, tokens / images)
-    return sum(whole.kept.values())
+    return sum(whole.kept.values()) + tokens * _written(workload, widths, part)
+
+
+def _written(workload: Workload, widths: Arithmetic, part: Part) -> float:
+    """Bytes a token that eager attention gives and nothing frozen keeps, but that are written."""
+    if not widths.eager or widths.keeps_inputs:
+        return 0.0
+    stacks = (each for each in workload.architecture.stacks if each.part == part)
+    return sum(widths.compute * s.heads * s.head_dim * s.layers for s in stacks if not s.measured)
 
 
 def unet_products(workload: Workload) -> float:
