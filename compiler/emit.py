@@ -259,11 +259,7 @@ def _unmet(target: Target, plan: Plan) -> Iterator[Diagnostic]:
 
 
 def _losses(
-    target: Target,
-    plan: Plan,
-    version: Version,
-    drafts: Iterable[Draft],
-    refused: Container[str | None],
+    target: Target, plan: Plan, version: Version, drafts: Iterable[Draft], refused: Container[Any]
 ) -> Iterator[Diagnostic]:
     """Report slots that do not come back from the files, except those `refused` already."""
     places: dict[str, list[str]] = {}
