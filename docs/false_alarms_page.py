@@ -72,7 +72,7 @@ the rules had from the rounds before. What is lowered is shown as a note with it
 `tunec lint DIR` says how many there are; where the files are named, or a release or a device is
 given, nothing is lowered. Such notes are drawn and judged too, so that a rule can win its level
 back; `compiler/lints/records.json` follows from all judgements."""
-_BY_RECORDS: Final = ("twenty-eighth", "thirty-second", "fortieth")
+_BY_RECORDS: Final = ("twenty-eighth", "thirty-second", "forty-first")
 """The rounds by which the bars of records were set, and the last by which they were proved."""
 Row = Mapping[str, Any]
 
