@@ -365,7 +365,9 @@ class Witness(Struct, frozen=True, dict=True):
         return {name: mine for name, mine in kinds.items() if mine}
 
 
-_ASIDE: Final = re.compile(r"(?i)(?:^|/)(?:deprecated|archived?|legacy|obsolete)(?:_\w+)?/")
+_ASIDE: Final = re.compile(
+    r"(?i)(?:^|/)(?:deprecated|archived?|legacy|obsolete|unused|nouse|old(?:er)?)(?:[_-]\w+)?/"
+)
 _NOT_JSON: Final = "E0105"
 _MISSING: Final = "missing-file"
 _OF_HOSTS: Final = ("nodes-without-hostfile", "device-filter-refused")

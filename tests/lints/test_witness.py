@@ -200,6 +200,8 @@ CUT = ("python train.py \\\n  --bf16 True\n  --tf32 True\n", "command-cut-short"
         ("configs", UNREAD_WARMUP, "warning"),
         ("configs/archived", UNREAD_WARMUP, "note"),
         ("deprecated_scripts", UNREAD_WARMUP, "note"),
+        ("scripts/older_versions", UNREAD_WARMUP, "note"),
+        ("bold/scripts", UNREAD_WARMUP, "warning"),
         ("legacy", CUT, "error"),
     ],
 )
