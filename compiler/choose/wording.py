@@ -90,7 +90,7 @@ def verdict(result: Result, asking: Asking) -> str:
     unpriced = asking.by == "cost" and best.price is None
     first = "none has a price, and first is" if unpriced else f"{_FIRST[asking.by]}:"
     parts = [f"{first} {best.cluster}"]
-    about = "at most about" if best.at_most else "about"
+    about = _about(best)
     if best.price is not None and best.price.region:
         parts.append(f"{best.price.provider} {best.price.region}")
     if best.seconds is not None and best.seconds_asked is not None:
@@ -106,6 +106,10 @@ def verdict(result: Result, asking: Asking) -> str:
     return ", ".join(parts)
 
 
+def _about(option: Option) -> str:
+    return "at most about" if option.at_most else "about"
+
+
 def surer(result: Result, asking: Asking) -> str | None:
     """The first option that ends in time with its margin too; None if the best one does."""
     left = kept(result)
@@ -114,7 +118,8 @@ def surer(result: Result, asking: Asking) -> str | None:
     found = next((each for each in left if _ends(each, asking.within)), None)
     if found is None:
         return "with its margin, none ends in time"
-    cost = "" if found.cost_dollars is None else f", about {dollars(found.cost_dollars)}"
+    spent = found.cost_dollars
+    cost = "" if spent is None else f", {_about(found)} {dollars(spent)}"
     return f"with its margin, {found.cluster} is the first that ends in time{cost}"
 
 

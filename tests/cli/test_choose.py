@@ -54,7 +54,7 @@ def test_the_screen_says_what_how_long_and_of_which_day_the_prices_are(tunec):
     assert (found.code, found.err) == (0, f"next: tunec plan {FIVE} --hardware g5.2xlarge\n")
     lines = found.out.splitlines()
     assert lines[0] == "spec: on demand prices, cheapest first"
-    assert lines[2].startswith("cheapest: g5.2xlarge, aws us-east-1, about 7.5 h (")
+    assert lines[2].startswith("cheapest: g5.2xlarge, aws us-east-1, at most about 7.5 h (")
     assert any("h100-sxm-x8" in line and "no price" in line for line in lines)
     assert any("└──" in line for line in lines)
     (dated,) = (
@@ -68,13 +68,15 @@ def test_the_screen_says_what_how_long_and_of_which_day_the_prices_are(tunec):
 
 def test_what_ends_in_time_with_its_margin_too_is_named(tunec):
     found = tunec("choose", FIVE, *THREE, "--within", "8h").out.splitlines()
-    assert found[2].startswith("cheapest: g5.2xlarge, aws us-east-1, about 7.5 h (10.6 h with its")
+    assert found[2].startswith(
+        "cheapest: g5.2xlarge, aws us-east-1, at most about 7.5 h (12.8 h with its"
+    )
     assert found[3].startswith(
-        "with its margin, p5.48xlarge is the first that ends in time, about $"
+        "with its margin, p5.48xlarge is the first that ends in time, at most about $"
     )
     found = tunec("choose", FIVE, "--hardware", "g5.2xlarge", "--within", "8h").out.splitlines()
     assert found[3] == "with its margin, none ends in time"
-    assert tunec("choose", FIVE, *THREE, "--within", "12h").out.splitlines()[3] == ""
+    assert tunec("choose", FIVE, *THREE, "--within", "13h").out.splitlines()[3] == ""
 
 
 def test_a_forecast_that_may_be_far_off_is_in_doubt(tunec):
@@ -86,7 +88,7 @@ def test_a_forecast_that_may_be_far_off_is_in_doubt(tunec):
 
 def test_what_has_no_price_is_not_called_the_cheapest(tunec):
     found = tunec("choose", FIVE, "--hardware", "h100-sxm-x8").out.splitlines()
-    assert found[2].startswith("none has a price, and first is h100-sxm-x8, about ")
+    assert found[2].startswith("none has a price, and first is h100-sxm-x8, at most about ")
 
 
 @pytest.mark.parametrize(
