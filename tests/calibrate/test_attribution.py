@@ -55,9 +55,8 @@ def test_what_runs_that_were_left_out_speak_against_is_not_used():
 
 
 def test_runs_of_other_shapes_part_the_terms():
-    long = {"forward": 9.0, "gradient exchange": 1.0}
-    short = {"forward": 1.0, "gradient exchange": 1.0}
-    learnt = factors([ran(9 + 3, terms=long), ran(1 + 3, terms=short)])
+    shapes = [{"forward": length, "gradient exchange": 1.0} for length in (9.0, 3.0, 1.0)]
+    learnt = factors([ran(each["forward"] + 3, terms=each) for each in shapes])
     assert learnt["products"] == pytest.approx(1, abs=0.1)
     assert learnt["links"] == pytest.approx(3, rel=0.2)
 
