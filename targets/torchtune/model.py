@@ -41,7 +41,7 @@ def _adapter(found: Found) -> Values:
         found.get(f"model.{name}", usual)
         for name, usual in zip(_ARGUMENTS, (8, 16, 0.0, False), strict=True)
     )
-    values = ("lora", rank, float(alpha), float(dropout), bool(dora), False)
+    values = ("lora", rank, float(alpha), float(dropout), bool(dora), False, ())
     return dict(zip(_SLOTS, values, strict=True))
 
 
