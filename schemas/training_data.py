@@ -44,6 +44,10 @@ class Part(DataSet):
     times: Annotated[int, Field(ge=1, le=MOST)] = 1
     """How many times an epoch sees each of its samples."""
 
+    def seen_of(self, count: int) -> int:
+        """The samples of an epoch, with repetitions, if there are `count` of them."""
+        return self.times * (count if self.samples is None else min(count, self.samples))
+
 
 Mixture = Annotated[tuple[DataPath | Part, ...], Field(min_length=1)]
 """Parts in reading order; a part that is seen once may be given by its path alone."""

@@ -35,7 +35,7 @@ def _samples(part: Part, project: Project) -> int | None:
         count = _records(_State(full, told.st_size, told.st_mtime_ns))
     except (Unreadable, OSError, ValueError):
         return None
-    return part.times * (count if part.samples is None else min(count, part.samples))
+    return part.seen_of(count)
 
 
 class _State(NamedTuple):

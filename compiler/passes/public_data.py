@@ -16,7 +16,7 @@ def samples_of_rows(data: Data) -> int | None:
         count = samples_in(part.name)
         if count is None:
             return None
-        total += part.times * min(count, part.samples or count)
+        total += part.seen_of(count)
     return total
 
 

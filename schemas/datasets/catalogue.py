@@ -79,12 +79,12 @@ def public_dataset(path: str) -> PublicDataset | None:
     return dataset(name) if is_known else None
 
 
-def samples_in(path: str, usual: str = "train") -> int | None:
-    """The samples of the part that a path names, `usual` being the split where it names none.
+def samples_in(path: str) -> int | None:
+    """The samples of the part that a path names; of `train` where it names no split.
 
     None where they are not known, as in a slice by percent.
     """
     known, part = public_dataset(path), chosen(path)
     split, most = first_of(part.split)
-    count = known and known.splits_of(part.config).get(split or usual)
+    count = known and known.splits_of(part.config).get(split or "train")
     return min(count, most or count) if count else None
