@@ -11,7 +11,8 @@ from tunec.schemas.terms import VISIBLE, Launcher
 from tunec.targets.launch.words import Word, commands
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_PARAMETER = re.compile(r"\$\{(\w+)(?::?([-+])([^}]*))?\}|\$(\w+)")
+_PARAMETER = re.compile(r"\$\{(\w+)(?::?([-+])((?:[^{}]|\{\w+\})*))?\}|\$(\w+)")
+"""A parameter, with its alternative, in which other parameters may stand."""
 _PASSED_ON: Final = ("$@", "$*")
 _COMPUTED: Final = "$("
 
@@ -153,6 +154,17 @@ def _torchrun(values: Mapping[str, Json]) -> list[str]:
     return ["torchrun", *nodes, f"--nproc_per_node={values['per_node']}", *_module(values)]
 
 
+_PORT: Final = '${{MASTER_PORT:+{}="${{MASTER_PORT}}"}}'
+"""The port at which the processes of one node meet, if the variable is set, else the launcher's
+own choice. That of DeepSpeed is 29500 (deepspeed 0.14.5 to 0.19.8 constants.py
+`TORCH_DISTRIBUTED_DEFAULT_PORT`), that of accelerate too: if another run uses it, accelerate 0.30.1
+to 1.7.0 fails, and 1.8.1 to 1.15.0 looks for a free one (utils/launch.py `prepare_multi_gpu_env`).
+Neither reads the variable; `torchrun --standalone` takes a free port (torch 2.13.0
+distributed/run.py)."""
+
+HAVE_ONE_PORT: Final = frozenset({"deepspeed", "accelerate"})
+"""The launchers that take the same port for every run on a node, unless MASTER_PORT is set."""
+
 _VISIBLE: Final = '"${{CUDA_VISIBLE_DEVICES:+--include=localhost:}}${{CUDA_VISIBLE_DEVICES:-{}}}"'
 """The visible devices if the variable is set, else a count of devices. With a count alone DeepSpeed
 takes the first devices and drops the variable (deepspeed 0.14.5 to 0.19.8 launcher/runner.py
@@ -166,12 +178,13 @@ def _deepspeed(values: Mapping[str, Json]) -> list[str]:
     (deepspeed 0.14.5 to 0.19.8 launcher/runner.py `EXPORT_ENVS`).
     """
     module = _module(values, "--module")
+    port = _PORT.format("--master_port")
     if "include" in values:
-        return ["deepspeed", f"--include=localhost:{','.join(values['include'])}", *module]
+        return ["deepspeed", f"--include=localhost:{','.join(values['include'])}", port, *module]
     count = f"--num_gpus={values['per_node']}"
     if not is_spread(values):
         is_set = VISIBLE["nvidia"] in values.get("environment", {})
-        return ["deepspeed", count if is_set else _VISIBLE.format(count), *module]
+        return ["deepspeed", count if is_set else _VISIBLE.format(count), port, *module]
     spread = [
         '--hostfile="${HOSTFILE:-hostfile}"',
         "--no_ssh",
@@ -189,7 +202,7 @@ def _accelerate(values: Mapping[str, Json], config: str) -> list[str]:
         '--main_process_ip="${MASTER_ADDR}"',
         '--main_process_port="${MASTER_PORT}"',
     ]
-    nodes = spread if is_spread(values) else []
+    nodes = spread if is_spread(values) else [_PORT.format("--main_process_port")]
     return ["accelerate launch", f"--config_file={config}", *nodes, *_module(values)]
 
 
@@ -244,8 +257,7 @@ def launched_words(text: str, file: str, given: Mapping[str, str]) -> tuple[str,
         if rest is not None and rest[0].text == "export":
             prefixed, _ = _assignments(rest[1:], known)
         elif rest is not None:
-            spoken = [Word(_expand(word.text, known), word.span) for word in rest]
-            spoken = spoken[1:] if spoken[0].text == "exec" else spoken
+            spoken = _spoken(rest, known)
             if _launcher(spoken)[0] is not None:
                 launched = tuple(each.text for each in spoken if each.text not in _PASSED_ON)
         told = {name: found.value for name, found in prefixed.items()}
@@ -270,12 +282,20 @@ def _expand(text: str, known: Mapping[str, str]) -> str:
     """A text in which the variables that the script sets, or gives a default, are expanded."""
 
     def value(match: re.Match[str]) -> str:
-        name, mark, word = match[1] or match[4], match[2], match[3]
+        name, mark, word = match[1] or match[4], match[2], match[3] or ""
+        spoken = _expand(word.replace('"', ""), known)
         if mark == "+":
-            return word if known.get(name) else ""
-        return known.get(name, match[0] if mark is None else word)
+            return spoken if known.get(name) else ""
+        return known.get(name, match[0] if mark is None else spoken)
 
     return _PARAMETER.sub(value, text)
+
+
+def _spoken(words: Sequence[Word], known: Mapping[str, str]) -> Sequence[Word]:
+    """The words of a command behind `exec`, expanded; one that comes to nothing is dropped."""
+    spoken = [Word(_expand(word.text, known), word.span) for word in words]
+    kept = [new for new, old in zip(spoken, words, strict=True) if new.text or not old.text]
+    return kept[1:] if kept and kept[0].text == "exec" else kept
 
 
 def _environment(exported: Mapping[str, Found], file: str) -> dict[str, Found]:
@@ -286,9 +306,7 @@ def _environment(exported: Mapping[str, Found], file: str) -> dict[str, Found]:
 
 
 def _launched(words: Sequence[Word], known: Mapping[str, str]) -> Iterator[tuple[str, Found]]:
-    words = [Word(_expand(word.text, known), word.span) for word in words]
-    if words[0].text == "exec":
-        words = words[1:]
+    words = _spoken(words, known)
     launcher, rest = _launcher(words)
     if launcher is None:
         return

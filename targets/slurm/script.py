@@ -9,7 +9,7 @@ from typing import Any, Final
 from tunec.compiler.target import Found, Json
 from tunec.schemas.source import Span, start_of
 from tunec.targets.launch.node_setup import called, setup_lines, setup_text, without_setup
-from tunec.targets.launch.script import command, is_spread
+from tunec.targets.launch.script import HAVE_ONE_PORT, command, is_spread
 from tunec.targets.launch.script import found_in as found_in_command
 
 SECTION: Final = "sbatch"
@@ -27,12 +27,12 @@ COUNTS: Final = frozenset(
 """Options whose values are read as numbers if they look like one; a partition may be called
 `2024`."""
 
-# The first node of the list is the one that the others meet at; two jobs that share it have
-# different numbers, and so different ports of the range that no service registers.
+# Two jobs that share a node have different numbers, and so different ports of the range that no
+# service registers; the first node of the list is the one that the others meet at.
+_PORT: Final = 'MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"\n'
 _MEETING: Final = (
     'MASTER_ADDR="$(scontrol show hostnames "${SLURM_JOB_NODELIST}" | head -n 1)"\n'
-    'MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"\n'
-    "export MASTER_ADDR MASTER_PORT\n"
+    f"{_PORT}export MASTER_ADDR MASTER_PORT\n"
 )
 _STEP: Final = 'srun --kill-on-bad-exit=1 --cpus-per-task="${SLURM_CPUS_PER_TASK}" \\\n'
 _MOUNTED: Final = 'beside="$(dirname "${PWD}")"\n'
@@ -61,11 +61,17 @@ def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
     parts = (
         "set -euo pipefail\n",
         exports,
-        _MEETING if spread else "",
+        _MEETING if spread else _port(values),
         _hosts(values) if spread and values["launcher"] == "deepspeed" else "",
         *_started(values),
     )
     return f"#!/usr/bin/env bash\n{comment}{options}\n" + "\n".join(filter(None, parts))
+
+
+def _port(values: Mapping[str, Json]) -> str:
+    """The port of a job's own, for a launcher that takes the same one for all on a shared node."""
+    is_alone = values[SECTION].get("exclusive") or values["launcher"] not in HAVE_ONE_PORT
+    return "" if is_alone else f"{_PORT}export MASTER_PORT\n"
 
 
 def _options(asked: Mapping[str, Json]) -> Iterator[str]:

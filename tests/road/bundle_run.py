@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -73,7 +74,8 @@ def start(
     found = [str(HERE / "cpu"), *libraries, os.environ.get("PYTHONPATH")]
     places = os.pathsep.join(filter(None, found))
     caches = {"HF_HOME": str(project / "cache"), "TMPDIR": str(project)}
-    around = os.environ | ENVIRONMENT | caches | {"PATH": path, "PYTHONPATH": places}
+    here = {"PATH": path, "PYTHONPATH": places, "MASTER_PORT": _free_port()}
+    around = os.environ | ENVIRONMENT | caches | here
     done = subprocess.run(
         ["bash", str(project / entry), *words],
         cwd=project,
@@ -86,6 +88,13 @@ def start(
     )
     assert done.returncode == 0, done.stdout[-6000:]
     return done.stdout
+
+
+def _free_port() -> str:
+    """A port of this run's own, beside whatever else the machine runs."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
 
 
 def _output(plan: Plan, project: Path) -> Path:

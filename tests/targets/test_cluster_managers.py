@@ -204,6 +204,20 @@ def test_a_slurm_job_starts_what_the_launch_script_starts(name, tmp_path):
         assert any(word.endswith("port=20041") for word in argv)
 
 
+@pytest.mark.parametrize(
+    ("name", "port"),
+    [
+        ("deepspeed", ["--master_port=20041"]),
+        ("accelerate", ["--main_process_port=20041"]),
+        ("deepspeed, chosen devices", []),
+        ("torchrun", []),
+    ],
+)
+def test_jobs_that_share_a_node_have_ports_of_their_own(name, port, tmp_path):
+    call = started(sbatch(CASES[name]), tmp_path)
+    assert [word for word in call["argv"] if "_port=" in word] == port
+
+
 def test_deepspeed_s_host_file_names_the_job_s_nodes(tmp_path):
     call = started(sbatch(CASES["deepspeed on two nodes"]), tmp_path)
     assert f"--hostfile={tmp_path}/hostfile.41" in call["argv"]

@@ -108,6 +108,7 @@ def started(name: str, folder: Path, **cluster: str) -> dict[str, Any]:
 
 
 NODE = {"NODE_RANK": "1", "MASTER_ADDR": "node0"}
+PORT = 29511
 
 
 @every_case
@@ -139,6 +140,22 @@ def test_deepspeed_takes_the_devices_that_the_user_makes_visible(visible, flag, 
     assert started("deepspeed", tmp_path, **visible)["argv"][1:3] == [flag, "train.py"]
 
 
+@pytest.mark.parametrize("name", ["deepspeed", "deepspeed, chosen devices", "accelerate"])
+def test_one_node_leaves_the_port_to_its_launcher(name, tmp_path):
+    assert not any("_port=" in word for word in started(name, tmp_path)["argv"])
+
+
+def test_torchrun_takes_a_free_port_on_one_node(tmp_path):
+    argv = started("torchrun", tmp_path, MASTER_PORT=str(PORT))["argv"]
+    assert "--standalone" in argv
+    assert not any("_port=" in word for word in argv)
+
+
+def test_several_nodes_meet_at_the_usual_port(tmp_path):
+    argv = started("torchrun on two nodes", tmp_path, **NODE)["argv"]
+    assert "--master_port=29500" in argv
+
+
 PARSERS = """
 import json, sys
 import torch.distributed.run as run
@@ -163,6 +180,7 @@ for name, (launcher, argv) in calls.items():
         c = load_config_from_file(a.config_file)
         out[name] = dict(nodes=c.num_machines, world=c.num_processes, script=a.training_script,
                          rest=a.training_script_args, rank=a.machine_rank, module=a.module,
+                         port=a.main_process_port,
                          kind=str(c.distributed_type), precision=str(c.mixed_precision),
                          deepspeed=c.deepspeed_config)
 print(json.dumps(out))
@@ -178,7 +196,7 @@ def parsed(tmp_path_factory):
     for name in CASES:
         place = folder / name.replace(" ", "_").replace(",", "")
         place.mkdir()
-        argv = started(name, place, **NODE)["argv"]
+        argv = started(name, place, **NODE, MASTER_PORT=str(PORT))["argv"]
         calls[name] = (Path(argv[0]).name, argv[1:])
     (folder / "calls.json").write_text(json.dumps(calls))
     done = subprocess.run(
@@ -195,7 +213,7 @@ def test_torchrun_understands_it(parsed):
     one, two = parsed["torchrun"], parsed["torchrun on two nodes"]
     assert (one["nodes"], one["per_node"], one["script"]) == ("1", "8", "train.py")
     assert (two["nodes"], two["per_node"], two["rank"]) == ("2", "8", 1)
-    assert (two["address"], two["port"]) == ("node0", 29500)
+    assert (two["address"], two["port"]) == ("node0", PORT)
     module = parsed["module"]
     assert (module["module"], module["script"]) == (True, "trl.scripts.sft")
     assert module["rest"] == ["--config", "sft.yaml", "--more", "x y"]
@@ -210,12 +228,14 @@ def test_deepspeed_understands_it(parsed):
     assert (chosen["include"], chosen["per_node"]) == ("localhost:2,3", -1)
     assert parsed["idle devices"]["per_node"] == 4
     assert parsed["module by deepspeed"]["module"] is True
+    assert {each["port"] for each in (one, two, chosen)} == {PORT}
 
 
 def test_accelerate_understands_it(parsed):
     one, two = parsed["accelerate"], parsed["accelerate on two nodes"]
     assert (one["world"], one["kind"], one["precision"]) == (8, "DistributedType.MULTI_GPU", "bf16")
     assert (two["nodes"], two["world"], two["rank"]) == (2, 16, 1)
+    assert {each["port"] for each in (one, two)} == {PORT}
     assert two["deepspeed"]["deepspeed_config_file"] == "ds_config.json"
     assert two["deepspeed"]["zero3_init_flag"] is True
     assert parsed["accelerate in fp16"]["precision"] == "fp16"
