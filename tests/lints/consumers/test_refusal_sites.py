@@ -38,6 +38,7 @@ def test_the_places_that_refuse_are_those_of_the_program(table: Validators) -> N
 
 
 @pytest.mark.nightly
+@pytest.mark.real
 @pytest.mark.parametrize("table", OF_REPOSITORIES, ids=name)
 def test_the_places_that_refuse_are_those_of_the_repository(table: Validators) -> None:
     held = table.repository
