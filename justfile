@@ -67,7 +67,7 @@ fuzz *arguments:
 kills *arguments:
     python -m tests.kills {{ arguments }}
 
-# ask the programs and keep their answers: of the test files named, else of all that have some
+# ask the programs what is not recorded, and keep it: for the test files named, else for all that have answers
 record *files:
     python -m pytest -n 2 --dist loadfile --asking record {{ if files == "" { "$(python -m tests.recording.store)" } else { files } }}
 

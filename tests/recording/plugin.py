@@ -1,8 +1,8 @@
 """Questions to programs, answered from what is recorded: a plugin of pytest.
 
 `--asking` says how: `replay` asks for real what is not recorded, and says so in the end; `record`
-asks everything and keeps it; `anew` asks everything and fails where an answer is not the recorded
-one. A test marked `real` is always asked for real, and nothing of it is kept. Only what a test asks
+asks that and keeps it; `anew` asks everything and fails where an answer is not the recorded one. A
+test marked `real` is always asked for real, and nothing of it is kept. Only what a test asks
 in its own process is answered so: the product itself always asks.
 """
 
@@ -16,6 +16,7 @@ import pytest
 from tests.recording import traces
 from tests.recording.digests import digest, of_trace
 from tests.recording.places import ROOT, Places
+from tests.recording.stale import is_found
 from tests.recording.store import Answer, every, read, write
 
 from tunec.compiler.consumers import queries
@@ -62,13 +63,14 @@ class Recording:
         ]
         keys = [digest(environment.requirements, script, root, each) for each in texts]
         known = {key: found for key in keys if (found := self._recorded(key)) is not None}
-        missing = [at for at, key in enumerate(keys) if key not in known or self.mode != "replay"]
+        missing = [at for at, key in enumerate(keys) if key not in known or self.mode == "anew"]
         new: dict[int, Reply] = {}
         if missing:
             asked = [questions[at] for at in missing]
             self._refuse_unavailable(json.dumps(asked))
             told = _ASK(environment, script, asked, seconds, root)
             new = dict(zip(missing, told, strict=True))
+        self.new.setdefault(self.module, {}).update(known)
         for at, reply in new.items():
             named = places[at].named(json.dumps(reply, ensure_ascii=False))
             answer = Answer(script, environment.requirements, texts[at], named)
@@ -85,7 +87,7 @@ class Recording:
 
         One that cannot be had is asked for once: without a network each attempt takes a while.
         """
-        needs_it = self.is_real or self.mode != "replay" or cache is not None
+        needs_it = self.is_real or self.mode == "anew" or cache is not None
         place = sources.place_of(source, cache)
         if str(place) in self.unavailable and not needs_it:
             return place
@@ -101,7 +103,8 @@ class Recording:
         """In the place of `traces.teller.tell`."""
         key = of_trace(traces.pins(), file, f"{script} {question}")
         known = self._recorded(key)
-        if known is not None and self.mode == "replay" and not self.is_real:
+        if known is not None and self.mode != "anew" and not self.is_real:
+            self.new.setdefault(self.module, {})[key] = known
             return known.reply
         reply = trace()
         if not self.is_real:
@@ -160,10 +163,11 @@ class Recording:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def keep(self, is_part: bool) -> None:
-        """Write what was asked; what was not asked goes, where all tests of a module passed."""
+        """Write what was asked; the rest goes if all tests passed, or if no question finds it."""
         for module, new in self.new.items():
             before = read(module)
-            stays = before if is_part or module in self.incomplete else {}
+            is_whole = not is_part and module not in self.incomplete
+            stays = {} if is_whole else {k: v for k, v in before.items() if is_found(module, k, v)}
             if {**stays, **new} != before:
                 write(module, {**stays, **new})
 

@@ -18,14 +18,14 @@ from tests.recording.store import Answer, modules, read
 
 def stale() -> Iterator[str]:
     """The modules of tests with an answer that is of no use here."""
-    return (module for module in modules() if not all(_is_found(*each) for each in _own(module)))
+    return (module for module in modules() if not all(is_found(*each) for each in _own(module)))
 
 
 def _own(module: str) -> Iterable[tuple[str, str, Answer]]:
     return ((module, key, answer) for key, answer in read(module).items())
 
 
-def _is_found(module: str, key: str, answer: Answer) -> bool:
+def is_found(module: str, key: str, answer: Answer) -> bool:
     """Whether its question, asked today, finds it; true of a trace by another torch."""
     first, _, _ = answer.script.partition(".")
     if first in ROOTS:

@@ -7,6 +7,7 @@ import pytest
 from tests.recording import digests, plugin, store
 from tests.recording.places import Places
 from tests.recording.plugin import Recording
+from tests.recording.starts import ROOTS
 
 from tunec.compiler.consumers.environments import prepare
 
@@ -42,7 +43,8 @@ def forget():
 
 
 @pytest.fixture
-def script(tmp_path):
+def script(tmp_path, monkeypatch):
+    monkeypatch.setitem(ROOTS, "tunec", tmp_path / "tunec")
     (tmp_path / "tunec").mkdir()
     (tmp_path / "tunec/program.py").write_text("from tunec.beside import VERBS\n")
     (tmp_path / "tunec/beside.py").write_text("VERBS = {}\n")
@@ -163,6 +165,24 @@ def test_what_nobody_asks_any_more_goes_when_the_whole_module_passed(script, ask
     forget()
     assert [json.loads(each.question) for each in store.every().values()] == [B]
     assert list(store.modules()) == [MODULE]
+
+
+def test_what_no_question_finds_goes_though_a_test_was_skipped(script, asked, folder):
+    run("record", script, A, B)
+    (script[1] / "beside.py").write_text("VERBS = {'a': None}\n")
+    digests.source.cache_clear()
+    run("record", script, B, incomplete=[MODULE])
+    forget()
+    assert [json.loads(each.question) for each in store.every().values()] == [B]
+
+
+def test_what_is_recorded_is_kept_and_not_asked_again(script, asked, folder):
+    run("record", script, A, B)
+    asked.clear()
+    run("record", script, A, B, C)
+    assert asked == [C]
+    forget()
+    assert len(store.every()) == 3
 
 
 def test_equal_answers_are_equal_bytes(script, asked, folder):
