@@ -5,8 +5,8 @@ traces plans of each model in processes of their own: as many as there are turns
 cluster that differ from model to model. Cards of one config are one model, and a method that fits
 no cluster has no plan to trace. `plan_sweep.jsonl` keeps the rows, of which `trace_table.py
 --render` makes a part of `docs/memory-accuracy.md`. `--missing` traces those alone that have no row
-yet, so that a sweep can be broken off; `--account` traces nothing, and renews the accounts of the
-rows that are kept. Seconds are those of a processor.
+yet, or that of another plan than today's, so that a sweep can be broken off; `--account` traces
+nothing, and renews the accounts of the rows that are kept. Seconds are those of a processor.
 """
 
 import argparse
@@ -95,16 +95,28 @@ def accounted(row: Row) -> int:
     )
 
 
+def layout_of(found: Planned) -> dict[str, Any] | None:
+    """The slots that give a plan's layout again; None if there is no plan."""
+    if found.plan is None:
+        return None
+    values = found.plan.values()
+    return {slot: plain(values[slot]) for slot in SEARCHED}
+
+
+def of_today(row: Row) -> bool:
+    """Whether the default plan of a row's cell still has the row's layout."""
+    return "refused" in row or layout_of(cell_of(row).planned()) == row["layout"]
+
+
 def traced(cell: Cell) -> Row:
     """The peak of a cell's default plan by its account and by its trace."""
     from tunec.compiler.cli.trace_command import beside
 
     found = cell.planned()
     compared = beside(found)
-    if found.plan is None or found.memory is None:
+    layout = layout_of(found)
+    if layout is None or found.plan is None or found.memory is None:
         raise ValueError(f"{cell.name} has no plan")
-    values = {slot: plain(value) for slot, value in found.plan.values().items()}
-    layout = {slot: values[slot] for slot in SEARCHED}
     again = cell.planned(layout).memory
     if again is None or again.layout != found.memory.layout:
         raise ValueError(f"other slots than {', '.join(SEARCHED)} make the layout")
@@ -166,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keep({name: renewed(row) for name, row in rows.items()})
         return 0
     names, limits = options.models or shuffled(models()), (options.seconds, options.gibibytes)
-    done = rows if options.missing else {}
+    done = {name for name, row in rows.items() if options.missing and of_today(row)}
     asked = [each for name in names for each in fitting(name, options.turns)]
     by_name = {each.name: each for each in asked if each.name not in done}
     for name, row in sweep(by_name, options.jobs, limits):

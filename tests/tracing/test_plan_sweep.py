@@ -18,6 +18,7 @@ from plan_sweep import (  # isort: skip
     fits,
     kept,
     models,
+    of_today,
     sweep,
 )
 
@@ -29,6 +30,8 @@ FAR = 0.03
 """The error beyond which the reason is known."""
 AGAIN = 8
 """How many rows a nightly run traces again."""
+SAMPLED = 12
+"""Of how many rows one is planned anew by day; by night all are."""
 
 
 def test_the_sweep_is_wide():
@@ -52,6 +55,13 @@ def test_the_accounts_are_those_of_today():
         if abs(now / TRACED[name]["account_bytes"] - 1) > STALE
     ]
     assert stale == []
+
+
+@pytest.mark.parametrize("among", [SAMPLED, pytest.param(1, marks=pytest.mark.nightly)])
+def test_the_layouts_are_those_that_are_planned_today(among):
+    asked = sorted(TRACED)[::among]
+    assert asked
+    assert [name for name in asked if not of_today(TRACED[name])] == []
 
 
 def test_what_is_far_off_is_so_for_a_known_reason():
