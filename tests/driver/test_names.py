@@ -30,6 +30,13 @@ def others(name):
 
 SHARED = [name for name in card_names() if others(name)]
 """Cards that describe several weights."""
+OTHER_HEADS = {
+    name: given
+    for name in SHARED
+    for given, weights in card(name).siblings.items()
+    if "architectures" in weights.config
+}
+"""Cards with weights of another class, such as a reward model's."""
 UNTAKEN = {"stable-diffusion-2-1", "sana-1.6b", "pixart-sigma-xl-2-1024"}
 """Cards that no target's newest release takes: SimpleTuner's `sd2x` ended with 4.0, and it saves no
 LoRA of PixArt."""
@@ -105,6 +112,14 @@ def test_other_weights_are_written_wherever_the_cards_own_are(name):
     assert bool(takers) == (name not in UNTAKEN)
     for at in range(max(len(given), len(takers)) if takers else 0):
         check(name, given[at % len(given)], takers[at % len(takers)])
+
+
+@pytest.mark.parametrize("name", sorted(first_of_each_family(OTHER_HEADS)))
+def test_weights_with_another_head_are_written_by_the_targets_that_take_it(name):
+    takers, given = takers_of(name), OTHER_HEADS[name]
+    for target in takers:
+        check(name, given, target)
+    assert any(written(given, target) for target in takers)
 
 
 @pytest.mark.nightly
