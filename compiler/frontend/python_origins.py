@@ -1,6 +1,7 @@
 """What the names of a Python file refer to: imports, subclasses, single assignments."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -12,6 +13,15 @@ from tunec.compiler.frontend.text import Origin
 
 _KNOWN_MODULES: Final = ("transformers", "trl", "peft", "torch", "unsloth", "accelerate")
 _OF_ARGUMENTS: Final = ("Arguments", "Config")
+_HOMES: Final = (
+    (re.compile(r"(?:SFT|DPO|GRPO|KTO|Reward|RLOO|GKD|PPO|CPO|ORPO)(?:Config|Trainer)"), "trl"),
+    (re.compile(r"(?:Seq2Seq)?Train(?:er|ingArguments)|BitsAndBytesConfig"), "transformers"),
+    (re.compile(r"AutoModel(?:For\w+)?"), "transformers"),
+    (re.compile(r"LoraConfig|PeftModel|get_peft_model"), "peft"),
+    (re.compile(r"Fast(?:Language|Vision)?Model|is_bfloat16_supported"), "unsloth"),
+)
+"""The packages of classes whose names say enough. An excerpt, such as people show each other, is
+without its imports."""
 _DEEPEST: Final = 8
 """The most subclasses that are followed."""
 
@@ -38,7 +48,7 @@ class Origins(Struct):
             stars = [each for each in scope.module.stars if each in _KNOWN_MODULES]
             if scope.module.stars:
                 return f"{stars[0]}.{name}" if stars else None
-            return f"builtins.{name}"
+            return f"{_home_of(name, scope.module)}.{name}"
         origins = {each.origin for each in found[0]}
         if origins == {None} and len(found[0]) == 1:
             return self._inherited(found[0][0], found[1], depth)
@@ -87,6 +97,14 @@ class Origins(Struct):
         if len(bindings) != 1 or bindings[0].body is None:
             return None
         return None if "__init__" in bindings[0].body.names else bindings[0].body
+
+
+def _home_of(name: str, module: Scope) -> str:
+    """The package of a name that nothing in its file defines or imports."""
+    if any(each.origin for bindings in module.names.values() for each in bindings):
+        return "builtins"
+    found = (home for names, home in _HOMES if names.fullmatch(name))
+    return next(found, "builtins")
 
 
 def imported(text: str, origin: Origin) -> Iterator[tuple[str, Node]]:

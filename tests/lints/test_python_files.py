@@ -62,6 +62,20 @@ def test_what_a_file_spells_out_is_read(name: str) -> None:
     assert _documents(text)["hf"] == _called(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("TrainingArguments('out', fp16=True)\n", {"hf": {"output_dir": "out", "fp16": True}}),
+        ("SFTConfig(packing=True)\n", {"sft": {"packing": True}}),
+        ("import trl\nSFTConfig(packing=True)\n", {}),
+        ("class SFTConfig:\n    pass\nSFTConfig(packing=True)\n", {}),
+    ],
+)
+def test_an_excerpt_is_read_without_its_imports(text: str, read: dict[str, Any]) -> None:
+    """A well-known class is taken for itself where a file imports nothing and defines none such."""
+    assert _documents(text) == read
+
+
 def _called(text: str) -> dict[str, Any]:
     """What TrainingArguments has once the file has run, by running it on classes of our own."""
 
@@ -133,7 +147,7 @@ OTHERS = (
     "import transformers as t\nclass T(t.TrainingArguments):\n    def __init__(s, x): ...\nT({0})",
     "from transformers import TrainingArguments\nTrainingArguments = f\nTrainingArguments({0})",
     "def f(TrainingArguments):\n    TrainingArguments({0})",
-    "TrainingArguments({0})",
+    "import os\nTrainingArguments({0})",
     "from mine import *\nTrainingArguments({0})",
     "'''\nfrom transformers import TrainingArguments\nTrainingArguments({0})\n'''",
     "# from transformers import TrainingArguments\n# TrainingArguments({0})",
