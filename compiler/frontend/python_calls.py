@@ -232,6 +232,8 @@ def _parsed(text: str, origin: Origin) -> tuple[ast.Module | None, Diagnostic | 
     except (SyntaxError, ValueError) as fault:
         plain = _MAGIC.sub(_passed_over, text)
         try:
+            if isinstance(fault, IndentationError) and text[:1] in " \t\n":
+                return _block(plain), None
             if plain != text:
                 return _tree(plain), None
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -242,6 +244,14 @@ def _parsed(text: str, origin: Origin) -> tuple[ast.Module | None, Diagnostic | 
 def is_python_text(text: str) -> bool:
     """Whether a text can be parsed as Python."""
     return _parsed(text, Origin(""))[0] is not None
+
+
+def _block(text: str) -> ast.Module:
+    """The statements of an indented excerpt, at their places."""
+    around = _tree(f"if True:\n{text}").body
+    if len(around) != 1 or not isinstance(around[0], ast.If):
+        raise SyntaxError
+    return ast.increment_lineno(ast.Module(around[0].body, []), -1)
 
 
 def _tree(text: str) -> ast.Module:

@@ -48,7 +48,7 @@ class Origins(Struct):
             stars = [each for each in scope.module.stars if each in _KNOWN_MODULES]
             if scope.module.stars:
                 return f"{stars[0]}.{name}" if stars else None
-            return f"{_home_of(name, scope.module)}.{name}"
+            return _in_its_package(name, scope.module)
         origins = {each.origin for each in found[0]}
         if origins == {None} and len(found[0]) == 1:
             return self._inherited(found[0][0], found[1], depth)
@@ -99,12 +99,14 @@ class Origins(Struct):
         return None if "__init__" in bindings[0].body.names else bindings[0].body
 
 
-def _home_of(name: str, module: Scope) -> str:
-    """The package of a name that nothing in its file defines or imports."""
+def _in_its_package(name: str, module: Scope) -> str:
+    """The qualified name of what nothing in its file defines or imports."""
     if any(each.origin for bindings in module.names.values() for each in bindings):
-        return "builtins"
-    found = (home for names, home in _HOMES if names.fullmatch(name))
-    return next(found, "builtins")
+        return f"builtins.{name}"
+    if name in _KNOWN_MODULES:
+        return name
+    home = next((home for names, home in _HOMES if names.fullmatch(name)), "builtins")
+    return f"{home}.{name}"
 
 
 def imported(text: str, origin: Origin) -> Iterator[tuple[str, Node]]:

@@ -67,6 +67,7 @@ def test_what_a_file_spells_out_is_read(name: str) -> None:
     [
         ("TrainingArguments('out', fp16=True)\n", {"hf": {"output_dir": "out", "fp16": True}}),
         ("SFTConfig(packing=True)\n", {"sft": {"packing": True}}),
+        ("    a = trl.SFTConfig(\n        packing=True)\n", {"sft": {"packing": True}}),
         ("import trl\nSFTConfig(packing=True)\n", {}),
         ("class SFTConfig:\n    pass\nSFTConfig(packing=True)\n", {}),
     ],
@@ -197,6 +198,13 @@ def test_a_class_of_the_same_name_is_another(text: str, tmp_path: Path) -> None:
 
 
 # ── places, and what is not known ────────────────────────────────────────────────────────────────
+
+
+def test_the_places_of_an_indented_excerpt_are_its_own(tmp_path: Path) -> None:
+    """An excerpt from the body of a function is read as it stands."""
+    text = "    # of a function\n    args = TrainingArguments(\n        fp16=True, bf16=True)\n"
+    (found,) = _asked(tmp_path, text).findings
+    assert (found["id"], found["labels"][0]["line"]) == ("fp16-and-bf16", 3)
 
 
 def test_a_finding_stands_at_the_value(tmp_path: Path) -> None:
