@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from tunec.compiler.consumers.openrlhf_flags import RENAMED, RENAMED_OF_REWARDS, SWITCHES
 from tunec.compiler.frontend.nodes import Node
 from tunec.schemas.frozen import replace
 
@@ -76,6 +77,30 @@ def first_process(root: Node) -> tuple[Node, dict[str, str]]:
     return replace(root, fields={**fields, **more}), paths
 
 
+def sectioned(root: Node) -> tuple[Node, dict[str, str]]:
+    """A tree whose flags have the names of OpenRLHF since 0.10.2, and the older name of each."""
+    return _sectioned(root, RENAMED)
+
+
+def sectioned_for_rewards(root: Node) -> tuple[Node, dict[str, str]]:
+    """`sectioned` for the program that trains by rewards."""
+    return _sectioned(root, {**RENAMED, **RENAMED_OF_REWARDS})
+
+
+def _sectioned(root: Node, names: Mapping[str, str]) -> tuple[Node, dict[str, str]]:
+    fields: dict[str, Node] = {}
+    paths: dict[str, str] = {}
+    given = root.fields or {}
+    for key, child in given.items():
+        switch = SWITCHES.get(key) if child.value is True else None
+        new = names.get(key, key) if switch is None else switch[0]
+        new = key if new in given else new
+        fields[new] = child if switch is None or new == key else replace(child, value=switch[1])
+        if new != key:
+            paths[new] = key
+    return (replace(root, fields=fields), paths) if paths else (root, {})
+
+
 def _paths(fields: Mapping[str, Node], prefix: str) -> Iterator[str]:
     for key, each in fields.items():
         yield f"{prefix}{key}"
@@ -87,6 +112,8 @@ _FORMS: Final = {
     **dict.fromkeys(("sd-scripts", "musubi-tuner"), unsectioned),
     **dict.fromkeys(("sd-scripts-data", "musubi-tuner-data"), numbered),
     "ai-toolkit": first_process,
+    **dict.fromkeys(("openrlhf", "openrlhf-rm"), sectioned),
+    "openrlhf-ppo": sectioned_for_rewards,
 }
 """The conversion of each kind of file to its program's keys."""
 

@@ -323,8 +323,10 @@ class _Reader(Struct):
 
 def _without_table(name: str, kind: str, of: Parsed) -> Document:
     """A document of flags, or of a file, that no table reads."""
-    told = Document(name, kind, of.format, of.text, of.root, unknown=of.unknown)
-    return replace(told, runs=of.runs, folder=of.folder)
+    root, paths = spelled(kind, of.root)
+    unknown = of.unknown | {new for new, old in paths.items() if old in of.unknown}
+    told = Document(name, kind, of.format, of.text, root, unknown=unknown)
+    return replace(told, paths=paths, runs=of.runs, folder=of.folder)
 
 
 def read_files(

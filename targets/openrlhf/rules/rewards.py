@@ -214,7 +214,7 @@ def rewarded_run_refused_by_openrlhf(run: LintContext) -> Iterator[Finding]:
 
 
 def _found(document: Document, check: Check) -> Iterator[Finding]:
-    asked, hidden = list[Place](), list[str]()
+    asked, hidden = dict[str, Place](), list[str]()
 
     def value(key: str) -> Any:
         if document.hides(key):
@@ -223,14 +223,14 @@ def _found(document: Document, check: Check) -> Iterator[Finding]:
         if place is None:
             return _DEFAULTS.get(key)
         if key in check.keys:
-            asked.append(place)
+            asked[key] = place
         return place.value
 
     try:
         fails = bool(check.fails(value))
     except (TypeError, ValueError, LookupError, ZeroDivisionError):
         return  # a value of another type, which the parser refuses
-    said = sorted(dict.fromkeys(asked), key=lambda each: check.keys.index(each.path))
+    said = [asked[key] for key in check.keys if key in asked]
     if fails and said and not hidden:
         first, *others = said
         beside = (label for each in others for label in also(each))
