@@ -19,6 +19,8 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 from apart import apart  # noqa: E402
 from programs import example  # noqa: E402
 
+from tunec.compiler.analyses.architecture.layer_classes import LAYERS  # noqa: E402
+
 torch = pytest.importorskip("torch")
 for needed in ("deepspeed", "transformers", "accelerate", "peft", "trl"):
     pytest.importorskip(needed)
@@ -255,6 +257,20 @@ def test_wrap_class_of_another_model() -> None:
     config = transformers.Qwen2Config(num_hidden_layers=1, num_key_value_heads=4, **tiny)
     with pytest.raises(ValueError, match="Could not find the transformer layer class"):
         plugin.set_auto_wrap_policy(transformers.Qwen2ForCausalLM(config))
+
+
+def test_the_layers_of_families_are_classes_of_transformers() -> None:
+    from importlib.util import find_spec
+
+    from transformers.models.auto.configuration_auto import model_type_to_module_name
+
+    for family, names in LAYERS.items():
+        module = model_type_to_module_name(family)
+        found = find_spec(f"transformers.models.{module}.modeling_{module}")
+        assert found is not None
+        assert found.origin is not None
+        text = Path(found.origin).read_text("utf-8")
+        assert [name for name in names if f"\nclass {name}(" not in text] == []
 
 
 @pytest.mark.parametrize("kind", ["bad", "good"])

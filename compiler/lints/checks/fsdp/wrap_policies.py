@@ -1,10 +1,10 @@
 """The modules that FSDP wraps."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
-from tunec.compiler.analyses.architecture.layer_classes import lists_too_few
+from tunec.compiler.analyses.architecture.layer_classes import LAYERS, lists_too_few
 from tunec.compiler.analyses.fsdp_units import embedding_in_two_units
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
@@ -126,39 +126,7 @@ def _size_alone(run: LintContext, each: FsdpSettings) -> Iterator[Finding]:
         )
 
 
-_LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "llama": ("LlamaDecoderLayer",),
-    "mistral": ("MistralDecoderLayer",),
-    "mixtral": ("MixtralDecoderLayer",),
-    "qwen2": ("Qwen2DecoderLayer",),
-    "qwen2_moe": ("Qwen2MoeDecoderLayer",),
-    "qwen2_vl": ("Qwen2VLDecoderLayer", "Qwen2VLVisionBlock"),
-    "qwen2_5_vl": ("Qwen2_5_VLDecoderLayer", "Qwen2_5_VLVisionBlock"),
-    "qwen3": ("Qwen3DecoderLayer",),
-    "qwen3_moe": ("Qwen3MoeDecoderLayer",),
-    "gemma": ("GemmaDecoderLayer",),
-    "gemma2": ("Gemma2DecoderLayer",),
-    "gemma3_text": ("Gemma3DecoderLayer",),
-    "phi": ("PhiDecoderLayer",),
-    "phi3": ("Phi3DecoderLayer",),
-    "gpt2": ("GPT2Block",),
-    "gpt_neox": ("GPTNeoXLayer",),
-    "falcon": ("FalconDecoderLayer",),
-    "bloom": ("BloomBlock",),
-    "opt": ("OPTDecoderLayer",),
-    "olmo": ("OlmoDecoderLayer",),
-    "olmo2": ("Olmo2DecoderLayer",),
-    "deepseek_v2": ("DeepseekV2DecoderLayer",),
-    "deepseek_v3": ("DeepseekV3DecoderLayer",),
-    "glm": ("GlmDecoderLayer",),
-    "glm4": ("Glm4DecoderLayer",),
-    "starcoder2": ("Starcoder2DecoderLayer",),
-    "stablelm": ("StableLmDecoderLayer",),
-    "cohere": ("CohereDecoderLayer",),
-}
-"""Layer classes of transformers 5.23.0 models/*/modeling_*.py by model_type; models that consist of
-several parts, whose classes depend on the parts, are left out."""
-_KNOWN: Final = frozenset(name for names in _LAYERS.values() for name in names)
+_KNOWN: Final = frozenset(name for names in LAYERS.values() for name in names)
 _SPELT: Final = {name.casefold(): name for name in _KNOWN}
 _MAKERS: Final = (
     (r"Qwen/Qwen(1\.5|2|2\.5)-(Coder-|Math-)?[\d.]+B(-Instruct|-Chat)?", "qwen2"),
@@ -204,12 +172,12 @@ def _model(run: LintContext) -> tuple[str, tuple[str, ...]]:
     """The model and its layer classes; no classes if it is unknown or has several parts."""
     model = run.model
     if model is not None:
-        own = () if model.components else _LAYERS.get(model.architecture.family, ())
+        own = () if model.components else LAYERS.get(model.architecture.family, ())
         return model.path, own
     path = run.model_name or ""
     for pattern, family in _MAKERS:
         if re.fullmatch(pattern, path, re.IGNORECASE):
-            return path, _LAYERS[family]
+            return path, LAYERS[family]
     return "", ()
 
 
