@@ -324,3 +324,30 @@ def test_the_variant_counts_beside_frozen_weights(estimated):
     )
     layer = "last layer backward"
     assert plain.phases[layer] != again.phases[layer]
+
+
+# ── Python files ─────────────────────────────────────────────────────────────────────────────────
+
+LOADS = """\
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
+{0}
+SFTTrainer(model, args=SFTConfig("out", max_length=64, per_device_train_batch_size=1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "release", "fits"),
+    [
+        ("", "5.23.0", True),
+        ("", "4.57.6", False),  # which loads the weights in fp32
+        ("model = get_peft_model(model, config)", "4.57.6", True),
+        ("model.model.layers.requires_grad_(False)", "4.57.6", True),
+    ],
+)
+def test_a_python_file_trains_the_model_that_it_loads(tmp_path, said, release, fits):
+    words = ("--hardware", "rtx-4080-x1", "--software", f"transformers={release}")
+    words = (*words, "--software", "trl=0.19.1")
+    answer = lint(tmp_path, {"train.py": LOADS.format(said)}, ("train.py", *words))
+    assert ("device-memory-exceeded" not in answer.names) is fits

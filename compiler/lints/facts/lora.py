@@ -197,6 +197,19 @@ def has_adapter(run: LintContext) -> bool:
     return any(place.value in _ADAPTED for key in _METHOD_OF for place in run.each("trainer", key))
 
 
+_IN_PART: Final = re.compile(r"peft|lora|adapter|freeze|requires_grad", re.IGNORECASE)
+_TRAINS: Final = re.compile(r"\b\w*Trainer\(")
+
+
+def trains_whole(run: LintContext) -> bool:
+    """Whether Python files load a model and give it to a trainer, with no word about adapters."""
+    trainers = run.of("trainer")
+    return bool(trainers and run.of("model")) and all(
+        each.format == "python" and _TRAINS.search(each.text) and not _IN_PART.search(each.text)
+        for each in trainers
+    )
+
+
 _SWITCHES: Final = ("use_peft", "lora_enable")
 """Flags by which some scripts add adapters."""
 

@@ -181,6 +181,29 @@ def _of_block(block: Place) -> Base | None:
     return Base("int8", eight) if eight is not None and eight.value is True else None
 
 
+def weights_of(run: LintContext) -> str | None:
+    """The dtype of the weights, where files or the release of a Python file's loader say it.
+
+    transformers 4.40.2 to 4.57.6 modeling_utils.py `from_pretrained`: fp32 without an argument;
+    since 5.0 as they are stored.
+    """
+    told: str | None = run.value("states.weights")
+    is_by_default = told is None and any(each.format == "python" for each in run.of("model"))
+    return "fp32" if is_by_default and run.runs("transformers<5.0") is True else told
+
+
+def as_loaded(run: LintContext) -> str | None:
+    """What a Python file's trainer computes in where no argument says it: the weights' own dtype.
+
+    Where no release is named it is the one in which they are stored.
+    """
+    trainers, switches = run.of("trainer"), ("bf16", "fp16")
+    is_said = run.said("trainer", *switches) is not None or run.hides("trainer", *switches)
+    if run.model is None or is_said or any(each.format != "python" for each in trainers):
+        return None
+    return weights_of(run) or run.model.stored_dtype
+
+
 def storage_of(run: LintContext, base: Base) -> str:
     """The storage dtype of 4-bit weights: `uint8`, `bf16`, `fp16`, `fp32`."""
     block, _, _ = base.place.path.rpartition(".")

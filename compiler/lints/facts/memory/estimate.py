@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.facts.lora import is_true, trains_whole
 from tunec.compiler.lints.facts.memory.parameters import (
     ELSEWHERE,
     Trained,
@@ -212,12 +213,11 @@ def _is_out_of_scope(run: LintContext) -> bool:
     if run.of("unsloth"):
         return True
     part = any(run.said(kind, *_FROZEN_PARTS) for kind in ("trainer", "axolotl"))
-    flags = (each for key in _SWITCHES for each in run.each("hf", key))
-    part = part or (
-        script_of(run) is None and any(str(each.value).lower() == "true" for each in flags)
-    )
+    is_on = any(is_true(at.value) for key in _SWITCHES for at in run.each("hf", key))
+    part = part or (is_on and script_of(run) is None)
     elsewhere = _is_denoiser(run) and _is_elsewhere(run)
-    is_nobodys = run.value("adapter.kind") is None and not run.of("hf", "minicpm-v")
+    is_own = bool(run.of("hf", "minicpm-v")) or trains_whole(run)
+    is_nobodys = run.value("adapter.kind") is None and not is_own
     is_nobodys = is_nobodys or (_is_left_open(run) and text_script_of(run) is None)
     return part or elsewhere or is_nobodys or optimizer_of(run) is None
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.lora import is_true
+from tunec.compiler.lints.facts.lora import is_true, trains_whole
 from tunec.compiler.lints.facts.memory.scripts import (
     NOTHING_SAID,
     ScriptTask,
@@ -17,6 +17,7 @@ from tunec.compiler.lints.facts.memory.scripts import (
     script_of,
     text_script_of,
 )
+from tunec.compiler.lints.facts.precision import as_loaded, weights_of
 from tunec.compiler.lints.views import read_as, view
 from tunec.compiler.target import File, Target
 from tunec.schemas.frozen import replace
@@ -113,7 +114,7 @@ def _is_told(run: LintContext) -> bool:
     """Whether any file says what is trained; a custom script with TRL's flags may not."""
     kind = run.slot("adapter.kind")
     if kind is None or kind.rank != Rank.CONSUMER:
-        return kind is not None
+        return kind is not None or trains_whole(run)
     if all(each.is_view or each.format != "shell" for each in run.of(*TRL)):
         return True
     scripts = (each.value("script") for each in run.of("launch"))
@@ -219,7 +220,7 @@ def compute_of(run: LintContext) -> Any:
         return "bf16"  # as wide as fp16, which it is where the device has no bf16
     stored = run.model.stored_dtype if run.model is not None else None
     is_narrow = bool(run.of("llamafactory")) or text_script_of(run) is not None
-    return stored if is_narrow and stored in ("bf16", "fp16") else None
+    return stored if is_narrow and stored in ("bf16", "fp16") else as_loaded(run)
 
 
 def optimizer_of(run: LintContext) -> str | None:
@@ -269,7 +270,7 @@ def _in_fp32(run: LintContext) -> bool:
         "sd-scripts", "full_bf16"
     ):
         return True
-    if compute_of(run) != "bf16" or run.value("states.weights") == "fp32":
+    if compute_of(run) != "bf16" or weights_of(run) == "fp32":
         return True
     pure = run.said("llamafactory", "pure_bf16")
     return bool(run.of("llamafactory")) and (pure is None or pure.value is not True)
