@@ -157,6 +157,8 @@ class Document(Struct, frozen=True, eq=False, dict=True):
     all."""
     folder: str = ""
     """For a command: the folder in which it starts, relative to the folder of its script."""
+    loose: tuple[tuple[str, Span], ...] = ()
+    """For a command: the words that belong to no flag, and name no file."""
 
     __repr__ = object.__repr__
 

@@ -208,6 +208,7 @@ class _Reader(Struct):
             paths=paths,
             runs=parsed.runs,
             folder=parsed.folder,
+            loose=parsed.loose,
         )
         self.documents += [document, *map(self._with_table, views(document))]
         if kind == "simpletuner":
@@ -326,7 +327,7 @@ def _without_table(name: str, kind: str, of: Parsed) -> Document:
     root, paths = spelled(kind, of.root)
     unknown = of.unknown | {new for new, old in paths.items() if old in of.unknown}
     told = Document(name, kind, of.format, of.text, root, unknown=unknown)
-    return replace(told, paths=paths, runs=of.runs, folder=of.folder)
+    return replace(told, paths=paths, runs=of.runs, folder=of.folder, loose=of.loose)
 
 
 def read_files(

@@ -92,6 +92,8 @@ class Parsed(Struct, frozen=True):
     """For a file with alternatives: the runs to which this document belongs; empty: all."""
     folder: str = ""
     """For a command: the folder in which it starts, relative to its script's folder."""
+    loose: tuple[tuple[str, Span], ...] = ()
+    """For flags: the words that belong to none of them, and name no file."""
 
 
 Parses = tuple[tuple[Parsed, ...], list[Diagnostic]]
@@ -207,6 +209,7 @@ def _shell(
             *("shell", text, root, reader, unknown, hidden, each.kind, named, each.program),
             runs=runs,
             folder=each.folder,
+            loose=each.loose,
         )
 
 

@@ -8,9 +8,10 @@ from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.nodes import Node, place
 from tunec.compiler.frontend.shell_words import Command, Word
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.facts.launch import COMMANDS, launches
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.source import Span, lines_of
 from tunec.targets.launch.lines import at_offset, commands_of, scripts
 from tunec.targets.launch.rules.launcher_values import has_word_for_script
 
@@ -166,6 +167,37 @@ def _blank(document: Document, start: int, number: int) -> Finding:
         (at_offset(document, start, 1, "continues nothing"),),
         ("it continues a line only at its end; here the program gets the blank as an argument",),
         "remove the backslashes, or put each flag on a line of its own",
+    )
+
+
+_PARSED: Final = (
+    *(*TRAINERS, "diffusers", "sd-scripts", "musubi-tuner", "ms-swift"),
+    *("openrlhf", "openrlhf-rm", "openrlhf-ppo"),
+)
+"""Kinds of flags whose parsers take no word without a flag: all are Python's argparse."""
+_GIVEN: Final = re.compile(r"--[\w.-]+=\S*[ \t]+\Z")
+_OWN_WORD: Final = re.compile(r"add_argument\(\s*[\"'](?!-)|sys\.argv")
+
+
+@rule("error", "parse", consumers=("bash",), reads=COMMANDS)
+def word_of_no_flag(run: LintContext) -> Iterator[Finding]:
+    """A word behind `--flag=value`, of which the value takes only what stands before the blank."""
+    for document in run.of(*_PARSED):
+        if document.is_view or run.own.shows_in(run.started.get(document.name, ()), _OWN_WORD):
+            continue
+        for word, span in document.loose:
+            before = _GIVEN.search(lines_of(document.text)[span.line - 1][: span.column - 1])
+            if before is not None and "$" not in word:
+                yield _loose(word, span, before[0].split()[0])
+
+
+def _loose(word: str, span: Span, before: str) -> Finding:
+    flag = before.partition("=")[0]
+    return Finding(
+        f"`{word}` belongs to no flag: {flag} ends at the blank before it",
+        (Label("unrecognized arguments", span, "", primary=True),),
+        ("argparse takes one word behind the =, and refuses what it cannot place",),
+        f"write {before}{word} without the blank, or put quotes around the value",
     )
 
 

@@ -57,6 +57,23 @@ def test_argparse_knows_no_flag_of_one_dash() -> None:
         HfArgumentParser(TrainingArguments).parse_args_into_dataclasses(["--output_dir", *words])
 
 
+def test_argparse_takes_one_word_behind_the_sign() -> None:
+    """word-of-no-flag"""
+    from transformers import HfArgumentParser, TrainingArguments
+
+    words = script("word-of-no-flag", 1).split("run_clm.py", 1)[1].split()
+    with pytest.raises(ValueError, match="'models'"):
+        HfArgumentParser(TrainingArguments).parse_args_into_dataclasses(words)
+
+
+def test_argparse_takes_one_word_for_a_number() -> None:
+    from transformers import HfArgumentParser, TrainingArguments
+
+    words = ["--output_dir", "out", "--learning_rate", "1e-4", "5"]
+    with pytest.raises(ValueError, match="'5'"):
+        HfArgumentParser(TrainingArguments).parse_args_into_dataclasses(words)
+
+
 @shell
 def test_a_name_before_a_blank_is_a_command(tmp_path: Path) -> None:
     """assignment-with-blanks"""

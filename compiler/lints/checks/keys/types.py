@@ -245,6 +245,8 @@ def _is_old_zero(document: Document, fault: Fault) -> bool:
 
 def _of_flag(fault: Fault) -> Finding:
     """The finding for a word on a command line that argparse cannot convert to the field's type."""
+    if fault.place.node.items is not None:
+        return _of_words(fault, len(fault.place.node.items))
     wanted = joined(_WORDS[kind] for kind in kinds_of(fault.schema) if kind != "null")
     return Finding(
         f"--{fault.path} has to be {wanted}, and is {shown(fault.place.value)}",
@@ -255,8 +257,21 @@ def _of_flag(fault: Fault) -> Finding:
     )
 
 
+def _of_words(fault: Fault, number: int) -> Finding:
+    return Finding(
+        f"--{fault.path} takes one word, and is given {number}",
+        (fault.place.label("unrecognized arguments"),),
+        ("what stands between blanks is a word of its own, unless quotes are around it",),
+        "write one word, or put quotes around all of it",
+        consequence="parse",
+    )
+
+
 def _is_refused_flag(fault: Fault) -> bool:
     kinds = set(kinds_of(fault.schema))
+    if isinstance(fault.place.value, list):
+        are_words = all(str(each) == str(each).strip() != "" for each in fault.place.value)
+        return are_words and bool(kinds) and not kinds & {"array", "object"}
     is_plain = bool(kinds & {"boolean", "integer", "number"})
     is_text = isinstance(fault.place.value, str) and fault.place.value.strip(".") != ""
     if is_text and "boolean" in kinds and fault.place.value.lower() in _BY_ARGPARSE:
