@@ -10,7 +10,7 @@ from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, model, slot, spec
 from tunec.compiler.passes.fit.states import makes_adapters_bf16
 from tunec.schemas.hardware.profile import Device
-from tunec.schemas.models.overflows import OVERFLOWS
+from tunec.schemas.models.overflows import overflow_source
 from tunec.schemas.terms import FloatDtype
 
 # DeepSpeed's own defaults (deepspeed/runtime/precision_config.py, DeepSpeedFP16Config, 0.19.8),
@@ -27,7 +27,7 @@ def choose_precision(facts: Facts, _: Draft) -> Outcome:
     """Choose a compute dtype that every device supports natively and the model trains in."""
     scribe = Scribe(facts)
     devices = facts.selection.devices
-    overflow = OVERFLOWS.get(facts.model.architecture.family)
+    overflow = overflow_source(facts.model.architecture.family, facts.model.stored_dtype)
     order: tuple[FloatDtype, ...] = ("bf16", "fp32", "fp16") if overflow else _FASTEST_FIRST
     options = [_option(dtype, facts, devices) for dtype in order]
     wish = facts.spec.precision.compute
@@ -62,7 +62,7 @@ def _slowed(scribe: Scribe, options: Sequence[Option], overflow: str | None) -> 
     why = _fp16_over_bf16(facts)
     instead = "request an earlier trl, such as `trl@0.25`: it trains them in fp32 alongside fp16"
     if overflow and all(each.precisions["fp16"] == "native" for each in facts.selection.devices):
-        why = f"models of {facts.model.architecture.family} overflow fp16, which ends at 65504"
+        why = f"{facts.model.path} overflows fp16, which ends at 65504"
         instead = "use devices with bf16"
         if any(each.value == "fp16" and each.refused is None for each in options):
             instead += ", or `--set precision=fp16`, and watch for a loss of nan"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-OVERFLOWS: Final[dict[str, str]] = {
+_FAMILIES: Final[dict[str, str]] = {
     **dict.fromkeys(
         ("t5", "mt5", "umt5"),
         "huggingface/transformers#9295, #10956 (under autocast too), #23918 (flan-t5-xl)",
@@ -18,3 +18,18 @@ OVERFLOWS: Final[dict[str, str]] = {
     ),
 }
 """The source by family, under the names of `model_type`."""
+_IN_BF16: Final[dict[str, str]] = dict.fromkeys(
+    ("chatglm", "glm"),
+    "zai-org/GLM-4#96 (its maintainer), hiyouga/LlamaFactory#4116, modelscope/ms-swift#1099",
+)
+"""Families of which only the weights that were trained in bf16 do: GLM-4-9B, unlike ChatGLM 2 and
+3."""
+
+
+def overflow_source(family: str, stored_dtype: str) -> str | None:
+    """Where it is told that a model exceeds fp16, by its `model_type` and the dtype of its weights.
+
+    None: nobody is known to say so.
+    """
+    of_bf16 = _IN_BF16.get(family) if stored_dtype == "bf16" else None
+    return _FAMILIES.get(family, of_bf16)

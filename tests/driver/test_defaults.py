@@ -126,6 +126,8 @@ def test_fp16_is_lost_where_trl_makes_adapters_bf16(trl, hardware, objective, co
         ("flan-t5-large", "v100-sxm2-16g-x4", {"precision": "fp16"}, "fp16"),
         ("flan-t5-large", "rtx-3090-x1", {}, "bf16"),
         ("gemma-3-1b", "t4-x1", {}, "fp32"),
+        ("glm-4-9b-chat", "v100-sxm2-32g-x8", {}, "fp32"),
+        ("chatglm3-6b", "v100-sxm2-32g-x8", {}, "fp16"),
         ("qwen3-1.7b", "t4-x1", {}, "fp16"),
     ],
 )

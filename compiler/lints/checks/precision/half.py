@@ -15,7 +15,7 @@ from tunec.compiler.lints.facts.precision import LAUNCHED, LOADED, dtype_of, loa
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.overflows import OVERFLOWS
+from tunec.schemas.models.overflows import overflow_source
 
 _T5: Final = re.compile(
     r"((google|google-t5|bigscience)/)?((flan-|m|long-|u)?t5\b.*|T0(_?3B|pp?)?)"
@@ -58,7 +58,7 @@ def bf16_model_in_fp16(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_seen_to_overflow(path: str, model: ResolvedModel | None) -> bool:
-    if model is not None and model.architecture.family in OVERFLOWS:
+    if model is not None and overflow_source(model.architecture.family, model.stored_dtype):
         return True
     return _T5.fullmatch(path) is not None or _OVERFLOWS.search(path) is not None
 
