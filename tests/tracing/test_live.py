@@ -1,11 +1,15 @@
 """The dispatch mode, and what stands in for a GPU's kernels, on models small enough to count."""
 
+import re
+from contextlib import nullcontext
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from tunec.compiler.ir.slots import Quantization  # noqa: E402
-from tunec.compiler.tracing.live.autocast import CudaAutocast  # noqa: E402
+from tunec.compiler.tracing.live.autocast import FP32, LOWER, CudaAutocast  # noqa: E402
 from tunec.compiler.tracing.live.bitsandbytes_layers import quantize  # noqa: E402
 from tunec.compiler.tracing.live.host_units import moving_units  # noqa: E402
 from tunec.compiler.tracing.live.kernels import as_on_gpu  # noqa: E402
@@ -19,9 +23,9 @@ def alive(storages):
     return sum(each.bytes for each in storages.alive.values())
 
 
-def kept_bytes(run, *tensors):
+def kept_bytes(run, *tensors, casts=None):
     """Bytes that outlive a computation besides its inputs, as long as its result is held."""
-    with as_on_gpu(), Storages() as storages:
+    with as_on_gpu(casts), casts or nullcontext(), Storages() as storages:
         for each in tensors:
             storages.follow(each, "input", "inputs")
         before = alive(storages)
@@ -120,6 +124,53 @@ def test_autocast_casts_products_and_remembers_weights():
     first = autocast.lower(weight)
     autocast.forget()
     assert autocast.lower(weight) is not first
+
+
+@pytest.mark.parametrize(
+    ("macro", "listed"),
+    [
+        ("LOWER_PRECISION_FP", LOWER),
+        ("FP32", FP32),
+        ("FP32_SET_OPT_DTYPE", FP32),
+    ],
+)
+def test_autocast_casts_what_torch_lists(macro, listed):
+    """The header that torch installs names each operator; all its Python functions are cast."""
+    header = Path(torch.__file__).parent / "include/ATen/autocast_mode.h"
+    (body,) = re.findall(
+        rf"#define AT_FORALL_{macro}\(_\)(.*?)\n\n", header.read_text("utf-8"), re.DOTALL
+    )
+    names = {each.removeprefix("linalg_") for each in re.findall(r"_\((\w+)", body)}
+    places = (torch, torch.Tensor, F, torch.linalg, torch._C._nn)
+    found = {(name, place): getattr(place, name, None) for name in names for place in places}
+    unseen = {name for name in names if not any(found[name, place] for place in places)}
+    assert unseen <= {"_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"}, "no function calls these"
+    assert {key for key, function in found.items() if function and function not in listed} == set()
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (lambda x: F.rms_norm(x, (32,)), torch.float32),
+        (torch.nn.RMSNorm(32, device="meta", dtype=torch.bfloat16), torch.float32),
+        (lambda x: F.interpolate(x, scale_factor=2.0), torch.float32),
+        (lambda x: F.interpolate(x, size=(4, 4), mode="bilinear"), torch.float32),
+        (lambda x: F.interpolate(x, size=(4, 4), mode="area"), torch.bfloat16),
+        (torch.nn.Upsample(scale_factor=2.0, mode="nearest"), torch.float32),
+    ],
+)
+def test_autocast_widens_norms_and_upsampling(function, dtype):
+    autocast = CudaAutocast(torch.bfloat16)
+    with as_on_gpu(autocast), autocast:
+        assert function(meta(2, 3, 8, 32)).dtype == dtype
+    with as_on_gpu():
+        assert function(meta(2, 3, 8, 32)).dtype == torch.bfloat16
+
+
+def test_under_autocast_rms_norm_keeps_an_fp32_copy_and_answers_in_fp32():
+    x, casts = meta(100, 64), CudaAutocast(torch.bfloat16)
+    kept = kept_bytes(lambda: F.rms_norm(x, (64,)), x, casts=casts)
+    assert kept == (4 + 4) * 100 * 64 + 4 * 100
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,9 @@ from tunec.schemas.models.architecture import Architecture, Module, Part, Stack
 
 _FUSED_RMS_NORM: Final = Version("2.9")
 """The first release of torch with `aten::_fused_rms_norm` on CUDA."""
+_WIDE_RMS_NORM: Final = Version("2.12")
+"""The first release of torch whose autocast runs its own RMSNorm in fp32 (pytorch/pytorch#174824;
+huggingface/diffusers#14104 read the dispatcher of 2.6 to 2.12, and ran 2.8 and 2.12 on a GPU)."""
 
 _KEEPS_NO_INPUTS: Final = Version("0.43.2")
 
@@ -95,6 +98,8 @@ class Arithmetic(Struct, frozen=True):
     """Whether decoder layers attend to the encoder as well as to themselves."""
     fused_norms: bool
     """Whether torch's own RMSNorm is one kernel."""
+    wide_norms: bool
+    """Whether torch's own RMSNorm reads and gives fp32, as autocast has it."""
     readers: float
     """The number of linear layers that read a normed hidden state, per layer."""
     fused_qkv: bool
@@ -175,7 +180,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
     compute = BYTES[workload.precision.compute if states.autocast else held]
     masks = workload.attention.implementation == "sdpa" and part == "text"
     patched = _has_liger(workload, part)
-    eager = _is_eager(workload, special)
+    eager, torch = _is_eager(workload, special), workload.version("torch")
     return Arithmetic(
         stream=stream,
         held=BYTES[held],
@@ -200,7 +205,8 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         own_biases=special.own_biases,
         shares_norm_inputs=special.shares_norm_inputs or _has_norm_beside(workload.architecture),
         crosses=special.crosses or workload.architecture.kind == "encoder-decoder",
-        fused_norms=(workload.version("torch") or _FUSED_RMS_NORM) >= _FUSED_RMS_NORM,
+        fused_norms=(torch or _FUSED_RMS_NORM) >= _FUSED_RMS_NORM,
+        wide_norms=states.autocast and (torch or _WIDE_RMS_NORM) >= _WIDE_RMS_NORM,
         readers=_readers(inside, stacks),
         fused_qkv=_views_values(workload.architecture.family, inside, stacks),
         fused_gate=any(is_fused_gate(m, stack) for m in adapted for stack in stacks),

@@ -262,7 +262,7 @@ def _query_norm(stack: Stack, widths: Arithmetic) -> float:
         copy = _FP32 if widths.answer < _FP32 else 0
         return width * (widths.answer + copy + widths.held * widths.trained)
     if widths.fused_norms:
-        return width * widths.answer + _FP32 * stack.heads
+        return width * (_FP32 if widths.wide_norms else widths.answer) + _FP32 * stack.heads
     return width * _FP32 * (2 if widths.trained else 1)
 
 
@@ -293,6 +293,8 @@ def last_product(workload: Workload, stack: Stack, widths: Arithmetic) -> float:
     The activation, in a single block joined with the output of attention, and its copy in the dtype
     of products, which an adapter keeps; the output of attention, the modulated input, the result. A
     wider adapter reads a cast of its own (peft 0.21 `tuners/lora/layer.py`, `_cast_input_dtype`).
+    Attention answers in the dtype of normed queries, and so does what it is joined to (diffusers
+    0.42 `transformer_flux.py`, `FluxAttnProcessor`: `.to(query.dtype)`).
     """
     if widths.trained:
         return 0.0
@@ -300,7 +302,8 @@ def last_product(workload: Workload, stack: Stack, widths: Arithmetic) -> float:
     read = stack.ffn + (stack.hidden if single else 0)
     path = f"{_path_of(stack)}.{{}}.{'proj_out' if single else 'ff.net.2'}"
     adapted = any(module.path == path for module in workload.adapted)
-    kept = adapted or widths.answer == widths.compute
-    cast = widths.adapter * read if adapted and widths.adapter > widths.answer else 0
-    made = cast + widths.answer * (stack.ffn + 2 * stack.hidden + (read if single else 0))
+    joined = _FP32 if single and widths.wide_norms else widths.answer
+    kept = adapted or joined == widths.compute
+    cast = widths.adapter * read if adapted and widths.adapter > joined else 0
+    made = cast + widths.answer * (stack.ffn + 2 * stack.hidden) + (joined * read if single else 0)
     return made + _norm_input(widths) * stack.hidden + (0 if kept else widths.compute * read)

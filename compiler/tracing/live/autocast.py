@@ -1,10 +1,10 @@
 """CUDA's autocast for meta tensors, for which torch has no autocast.
 
-The lists are those of torch 2.13 `aten/src/ATen/autocast_mode.h` (`AT_FORALL_LOWER_PRECISION_FP`,
-`AT_FORALL_FP32`, `AT_FORALL_FP32_SET_OPT_DTYPE`), as the Python functions through which models
-reach them.
+The lists hold the operators of torch 2.13 `aten/src/ATen/autocast_mode.h` (`AT_FORALL_FP32` and
+its neighbours), as all Python functions of their names, and the functions that torch makes of them.
 """
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import torch
@@ -13,39 +13,52 @@ from torch.utils._pytree import tree_map_only
 
 _F: Final = torch.nn.functional
 _T: Final = torch.Tensor
+_PLACES: Final = (torch, _T, _F, torch.linalg, torch._C._nn)  # noqa: SLF001
+
+
+def _functions(operators: str) -> Iterator[Callable[..., Any]]:
+    for operator in operators.split():
+        name = operator.removeprefix("linalg_")
+        yield from (getattr(place, name) for place in _PLACES if hasattr(place, name))
+
+
 LOWER: Final = frozenset(
-    {_F.linear, _F.conv1d, _F.conv2d, _F.conv3d, _F.bilinear, torch.conv1d, torch.conv2d}
-    | {torch.conv3d, _F.conv_transpose1d, _F.conv_transpose2d, _F.conv_transpose3d}
-    | {torch.matmul, torch.mm, torch.bmm, torch.mv, torch.addmm, torch.addbmm, torch.baddbmm}
-    | {torch.einsum, torch.prelu, _F.scaled_dot_product_attention, torch.addmv, torch.addr}
-    | {torch.inner, torch.tensordot, torch.chain_matmul, torch.linalg.multi_dot}
-    | {_T.matmul, _T.mm, _T.bmm, _T.mv, _T.addmm, _T.baddbmm, _T.__matmul__, _T.__rmatmul__}
-    | {_T.addbmm, _T.addmv, _T.addr, _T.inner}
+    _functions(
+        "_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d "
+        "conv_transpose3d convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot "
+        "linear addbmm baddbmm bmm chain_matmul linalg_multi_dot lstm_cell gru_cell rnn_tanh_cell "
+        "rnn_relu_cell _scaled_dot_product_flash_attention scaled_dot_product_attention"
+    )
+) | {_T.__matmul__, _T.__rmatmul__}
+"""Functions that run in the 16-bit dtype."""
+_OWN_DTYPE: Final = frozenset(
+    _functions("prod softmax log_softmax cumprod cumsum linalg_vector_norm linalg_matrix_norm sum")
 )
-"""Functions that run in the 16-bit dtype, and those that torch makes of such functions."""
-FP32: Final = frozenset(
-    {torch.exp, torch.log, torch.pow, torch.rsqrt, torch.reciprocal, torch.norm, torch.cumsum}
-    | {torch.cumprod, torch.dist, torch.cdist, torch.renorm, torch.logsumexp, torch.prod, torch.sum}
-    | {torch.softmax, torch.log_softmax, torch.expm1, torch.log1p, torch.log2, torch.log10}
-    | {_T.exp, _T.log, _T.pow, _T.rsqrt, _T.reciprocal, _T.norm, _T.cumsum, _T.cumprod, _T.prod}
-    | {_T.sum, _T.softmax, _T.log_softmax, _T.logsumexp, _T.__pow__, torch.square, _T.square}
-    | {torch.acos, torch.asin, torch.cosh, torch.sinh, torch.tan, torch.erfinv, _T.expm1, _T.log1p}
-    | {_T.acos, _T.asin, _T.cosh, _T.sinh, _T.tan, _T.erfinv, _T.log2, _T.log10, _T.dist, _T.renorm}
-    | {torch.linalg.norm, torch.linalg.vector_norm, torch.linalg.matrix_norm, _F.normalize}
-    | {_F.softmax, _F.log_softmax, _F.layer_norm, _F.group_norm, _F.softplus, _F.cross_entropy}
-    | {_F.nll_loss, _F.mse_loss, _F.l1_loss, _F.smooth_l1_loss, _F.huber_loss, _F.kl_div}
-    | {_F.cosine_similarity, _F.binary_cross_entropy_with_logits, torch.layer_norm}
-    | {_F.hinge_embedding_loss, _F.soft_margin_loss, _F.margin_ranking_loss, _F.poisson_nll_loss}
-    | {_F.triplet_margin_loss, _F.cosine_embedding_loss}
+"""Functions whose input is not cast if a dtype is requested (`fp32_set_opt_dtype`)."""
+FP32: Final = (
+    _OWN_DTYPE
+    | frozenset(
+        _functions(
+            "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow "
+            "softplus layer_norm native_layer_norm rms_norm group_norm frobenius_norm nuclear_norm "
+            "cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d "
+            "hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss "
+            "margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss "
+            "multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp "
+            "upsample_nearest1d _upsample_nearest_exact1d upsample_nearest2d "
+            "_upsample_nearest_exact2d upsample_nearest3d _upsample_nearest_exact3d "
+            "upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d "
+            "upsample_bicubic2d _upsample_bicubic2d_aa norm"
+        )
+    )
+    | {torch.square, _T.square, _T.__pow__, _F.normalize, _F.cross_entropy}
 )
 """Functions that run in fp32, and those that torch makes of such functions, as a square of a power.
 """
-_OWN_DTYPE: Final = frozenset(
-    {torch.softmax, _T.softmax, _F.softmax, torch.sum, _T.sum, torch.prod, _T.prod, torch.cumsum}
-    | {_T.cumsum, torch.cumprod, _T.cumprod, torch.log_softmax, _T.log_softmax, _F.log_softmax}
-    | {torch.linalg.vector_norm, torch.linalg.matrix_norm}
-)
-"""Functions whose input is not cast if a dtype is requested (`fp32_set_opt_dtype`)."""
+
+
+_NARROW_MODES: Final = frozenset({"area", "lanczos"})
+"""Ways to interpolate that are not on the list: a mean, and a filter of torch 2.13."""
 
 
 class CudaAutocast(TorchFunctionMode):  # type: ignore[misc]  # torch is not typed
@@ -59,9 +72,9 @@ class CudaAutocast(TorchFunctionMode):  # type: ignore[misc]  # torch is not typ
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}
         if func in LOWER:
-            args, options = tree_map_only(torch.Tensor, self.lower, (args, options))
-        elif func in FP32 and not (func in _OWN_DTYPE and options.get("dtype") is not None):
-            args, options = tree_map_only(torch.Tensor, _fp32, (args, options))
+            return cast_by(self.lower, func)(*args, **options)
+        if _is_widened(func, options):
+            return cast_by(widen, func)(*args, **options)
         return func(*args, **options)
 
     def lower(self, value: torch.Tensor) -> torch.Tensor:
@@ -80,5 +93,24 @@ class CudaAutocast(TorchFunctionMode):  # type: ignore[misc]  # torch is not typ
         self._weights.clear()
 
 
-def _fp32(value: torch.Tensor) -> torch.Tensor:
+def _is_widened(func: Any, options: Mapping[str, Any]) -> bool:
+    if func is _F.interpolate:
+        return options.get("mode", "nearest") not in _NARROW_MODES
+    return func in FP32 and not (func in _OWN_DTYPE and options.get("dtype") is not None)
+
+
+def widen(value: torch.Tensor) -> torch.Tensor:
+    """Cast a tensor of 16 bits to fp32."""
     return value.float() if value.dtype in (torch.bfloat16, torch.float16) else value
+
+
+def cast_by(
+    cast: Callable[[torch.Tensor], torch.Tensor], function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A function whose tensors are cast first."""
+
+    def called(*args: Any, **options: Any) -> Any:
+        args, options = tree_map_only(torch.Tensor, cast, (args, options))
+        return function(*args, **options)
+
+    return called

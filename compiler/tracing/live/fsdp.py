@@ -57,7 +57,7 @@ def trace_fsdp(subject: Subject) -> Storages:
         stack.enter_context(fake_ranks(subject.layout.parallel.world))
         stack.enter_context(_meta_streams())
         stack.enter_context(fsdp_1.on_meta(subject, _HANDLE) if flat else nullcontext())
-        stack.enter_context(as_on_gpu(casts.lower if casts else None))
+        stack.enter_context(as_on_gpu(casts))
         stack.enter_context(storages.resizing())
         stack.enter_context(storages)
         name_model(storages, model)

@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
 import torch
-from torch.utils._pytree import tree_map_only
+
+from tunec.compiler.tracing.live.autocast import CudaAutocast, cast_by, widen
 
 ATTENTION: Final = "traced_kernel"
 """The name must not hold `flash`: transformers would then look for a kernel to download."""
@@ -174,23 +175,20 @@ def replaced(owner: Any, name: str, substitute: Any) -> Iterator[None]:
 
 
 @contextmanager
-def as_on_gpu(lower: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Iterator[None]:
+def as_on_gpu(casts: CudaAutocast | None = None) -> Iterator[None]:
     """All substitutes, and answers for scalars that meta tensors do not have.
 
-    `lower` casts what attention is given, where autocast runs.
+    `casts`: the autocast that runs, which does not see what substitutes are given.
     """
     functional = torch.nn.functional
-
-    def attention(*tensors: torch.Tensor, **options: Any) -> torch.Tensor:
-        if lower:
-            tensors, options = tree_map_only(torch.Tensor, lower, (tensors, options))
-        return fused_attention(*tensors, **options)
-
+    attention, rms_norm = fused_attention, fused_rms_norm
+    if casts:
+        attention, rms_norm = cast_by(casts.lower, attention), cast_by(widen, rms_norm)
     with ExitStack() as stack:
         stack.enter_context(replaced(functional, "scaled_dot_product_attention", attention))
         stack.enter_context(replaced(functional, "dropout", native_dropout))
         stack.enter_context(replaced(functional, "softmax", softmax))
-        stack.enter_context(replaced(functional, "rms_norm", fused_rms_norm))
+        stack.enter_context(replaced(functional, "rms_norm", rms_norm))
         stack.enter_context(replaced(torch, "_check_tensor_all_with", lambda *_, **__: None))
         stack.enter_context(replaced(torch, "autocast", _no_autocast(torch.autocast)))
         stack.enter_context(_whole_sequences())

@@ -79,7 +79,7 @@ def _trace_plain(subject: Subject) -> Storages:
     casts = autocast_of(subject)
     storages.watch(model, casts.forget if casts else lambda: None)
     with (
-        as_on_gpu(casts.lower if casts else None),
+        as_on_gpu(casts),
         storages.resizing(),
         storages,
         ExitStack() as stack,

@@ -65,7 +65,7 @@ def trace_zero(subject: Subject) -> Storages:
     with ExitStack() as stack:
         stack.enter_context(_quiet_start())
         stack.enter_context(fake_ranks(subject.layout.parallel.world, fullest_rank(subject)))
-        stack.enter_context(as_on_gpu(casts.lower if casts else None))
+        stack.enter_context(as_on_gpu(casts))
         stack.enter_context(_meta_accelerator())
         if subject.workload.optimizer.name == "muon":
             stack.enter_context(on_meta())

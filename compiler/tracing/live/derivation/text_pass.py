@@ -226,7 +226,7 @@ def recorded(
     storages, casts = _Placed(_Numbers(0)), CudaAutocast(torch.bfloat16) if autocast else None
     storages.watch(model, casts.forget if casts else lambda: None)
     gc.freeze()
-    with as_on_gpu(casts.lower if casts else None), storages.resizing(), storages:
+    with as_on_gpu(casts), storages.resizing(), storages:
         name_model(storages, model)
         name_batch(storages, batch)
         watch_gradients(storages, model)
