@@ -9,7 +9,7 @@ import pytest
 from trace_combinations import subject
 from trace_row import Combination
 
-from tunec.compiler.analyses.memory import fetches
+from tunec.compiler.analyses.memory import fetches, gathered_visits
 
 ROW = Combination(
     "mixtral-8x7b", states="mixed", engine="deepspeed", world=8, stage=3, checkpointed=True
@@ -21,7 +21,7 @@ def test_experts_are_whole_as_deepspeed_counts(monkeypatch: pytest.MonkeyPatch) 
     pytest.importorskip("deepspeed")
     asked = subject(ROW)
     # DeepSpeed does not count the buffers that parameters are copied out of
-    monkeypatch.setattr(fetches._Buffers, "held", 0)
+    monkeypatch.setattr(gathered_visits._Buffers, "held", 0)
     found = fetches.live_elements(
         asked.workload.architecture, asked.layout.zero, checkpointed=True, blocks=True
     )
@@ -62,9 +62,11 @@ def _count() -> list[int]:
 
 
 def _highest(visits: list[tuple[str, bool, int, int]]) -> list[int]:
-    """At the turn, and in each layer from its first visit in the backward pass on."""
+    """From the last forward visit to the first backward one of a layer's or the head's parameters,
+    and in each layer from its first visit in the backward pass on."""
     turn = next(at for at, (_, forward, *_) in enumerate(visits) if not forward)
-    found = [visits[turn - 1][3]]
+    head = next(at for at, (kind, *_) in enumerate(visits[turn:], turn) if kind == "Linear")
+    found = [max(whole for *_, whole in visits[turn - 1 : head])]
     for kind, forward, _, whole in visits[turn:]:
         if kind.endswith("DecoderLayer") and not forward:
             found.append(0)

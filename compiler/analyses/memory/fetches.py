@@ -17,15 +17,18 @@ If a layer is recomputed within the backward pass of its last module, as torch d
 are needed, and are gathered again for the backward pass (0.19.3 to 0.19.8,
 `update_recompute_parameters`): experts in front of shared ones exist twice, and a third time while
 they are copied out of a buffer. Traced.
+
+Adapters are modules that are visited too, and take a prefetch each; stacks of experts with adapters
+are fetched one by one, in the order of the visits that DeepSpeed's coordinator was seen to make.
 """
 
-from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, chain, groupby
-from math import inf, prod
+from itertools import chain, groupby
+from math import prod
 from typing import Final, NamedTuple
 
+from tunec.compiler.analyses.memory.gathered_visits import Moment, Sizes, Visit, moments_of
 from tunec.compiler.analyses.memory.modules import is_stack
 from tunec.compiler.analyses.memory.weight_views import saves_view
 from tunec.compiler.ir.slots import Zero
@@ -40,7 +43,8 @@ class Live(NamedTuple):
     """The most gathered elements at moments of a step, without persistent ones."""
 
     turn: int
-    """Between the last module's forward pass and its backward pass."""
+    """Between the last module's forward pass and its backward pass, before which the model itself
+    is visited again."""
     layers: tuple[int, ...]
     """While each layer is recomputed and differentiated, the last one first."""
     buffers: int
@@ -64,41 +68,6 @@ class Again(NamedTuple):
     """The share of the layers before this one."""
 
 
-class _Visit(NamedTuple):
-    """A module in the order of a step, with its parameters."""
-
-    layer: int
-    own: tuple[int, ...] = ()
-    """Parameters that are gathered for it."""
-    under: tuple[int, ...] = ()
-    """Its parameters and those of all modules in it."""
-    is_leaf: bool = False
-    saves: frozenset[int] = frozenset()
-    """Parameters of which a kept graph saves views from here on."""
-    frees: frozenset[int] = frozenset()
-    """Parameters whose views are freed at its end."""
-    ends: frozenset[int] = frozenset()
-    """Parameters that are released at its end, however soon they are needed again."""
-
-
-class _Sizes(NamedTuple):
-    most: int
-    distance: int
-    bucket: int
-    persistent: int
-
-
-class _Moment(NamedTuple):
-    """Elements at one visit."""
-
-    whole: int
-    """While the module runs, with buffers."""
-    beside: int
-    """While its last parameter is copied out of its buffer, without the buffers."""
-    buffers: int
-    """In the buffers."""
-
-
 def live_elements(
     model: Architecture,
     zero: Zero,
@@ -107,14 +76,15 @@ def live_elements(
     blocks: bool,
     apart: bool = False,
     lets_go: bool = False,
-    merges: bool = False,
+    adapted: frozenset[str] = frozenset(),
 ) -> Live:
     """Follow one step through a model; cached by model and sizes.
 
     `blocks`: whether a block of experts is gathered as one; `apart`: whether each expert is its own
-    module; `lets_go`: whether recomputed ones go with the last module; `merges`: see `saves_view`.
+    module; `lets_go`: whether recomputed ones go with the last module; `adapted`: the paths of
+    modules with adapters.
     """
-    sizes = _Sizes(
+    sizes = Sizes(
         zero.max_live_parameters,
         zero.max_reuse_distance,
         zero.prefetch_bucket,
@@ -122,9 +92,10 @@ def live_elements(
     )
     lets_go = lets_go and checkpointed
     options = {"checkpointed": checkpointed, "blocks": blocks, "apart": apart, "lets_go": lets_go}
+    merges = any(is_stack(module) for module in model.modules if module.path in adapted)
     viewed = frozenset(m.path for m in model.modules if saves_view(model, m, merges=merges))
-    made = partial(_live, model, sizes, viewed, **options)
-    return _LIVE.of((model,), (sizes, merges, *options.values()), made)
+    made = partial(_live, model, sizes, viewed, adapted, **options)
+    return _LIVE.of((model,), (sizes, adapted, *options.values()), made)
 
 
 _LIVE: Final = BoundedCache[Live]("compiler.analyses.memory.fetches.live", 256)
@@ -132,8 +103,9 @@ _LIVE: Final = BoundedCache[Live]("compiler.analyses.memory.fetches.live", 256)
 
 def _live(
     model: Architecture,
-    sizes: _Sizes,
+    sizes: Sizes,
     viewed: Container[str],
+    adapted: frozenset[str],
     *,
     checkpointed: bool,
     blocks: bool,
@@ -143,32 +115,34 @@ def _live(
     parameters = _Parameters(sizes, viewed, apart=apart)
     ends = {m.path: m for m in model.modules if "{}" not in m.path and m.part == "text"}
     embedding = parameters.of(ends.pop(model.embedding or "", None))
-    layers = [_layer(parameters, *each, blocks=blocks) for each in _by_layer(model)]
+    layers = [_layer(parameters, *each, adapted, blocks=blocks) for each in _by_layer(model)]
     output = parameters.of(ends.pop(model.head or "", None)) or embedding
-    root = _Visit(_OUTSIDE, (), tuple(range(len(parameters.elements))))
-    first, last = _Visit(_OUTSIDE, embedding, embedding), _Visit(_OUTSIDE, output, output)
-    rest = [_Visit(_OUTSIDE)] * len(ends)
+    root = Visit(_OUTSIDE, (), tuple(range(len(parameters.elements))))
+    first, last = Visit(_OUTSIDE, embedding, embedding), Visit(_OUTSIDE, output, output)
+    rest = [Visit(_OUTSIDE)] * len(ends)
     # the model and what it holds; the embedding, positions
     passed = list(chain(*layers))
     if not checkpointed:
         passed = list(map(parameters.saving, passed))
-    forward = [root, root, first, _Visit(_OUTSIDE), *passed, *rest, last]
-    backward = [root, last, root, *rest]
+    # PEFT's model is one more around it
+    outer = [root] * bool(adapted)
+    forward = [*outer, root, root, first, Visit(_OUTSIDE), *passed, *rest, last]
+    backward = [*outer, root, last, root, *rest]
     for layer in reversed(layers):
         visits = list(_differentiated(parameters, layer, checkpointed=checkpointed))
         if lets_go:
-            at = len(layer)
+            at = len(visits) - len(layer) + 1
             visits[at] = visits[at]._replace(ends=frozenset(layer[0].under))
         backward += visits
     order = [*forward, *backward, first]
-    moments = list(_moments(order, parameters.elements, sizes))
+    moments = list(moments_of(order, parameters.elements, sizes))
     highest: dict[int, int] = {}
     for visit, moment in zip(order[len(forward) :], moments[len(forward) :], strict=True):
         highest[visit.layer] = max(moment.whole, highest.get(visit.layer, 0))
     del highest[_OUTSIDE]
     most = max(range(len(forward)), key=lambda step: sum(moments[step][1:]))
     return Live(
-        turn=moments[len(forward) - 1].whole,
+        turn=max(each.whole for each in moments[len(forward) - 1 : len(forward) + 1 + len(outer)]),
         layers=tuple(highest[each] for each in sorted(highest, reverse=True)),
         buffers=moments[most].buffers,
         beside=moments[most].beside,
@@ -179,7 +153,7 @@ def _live(
 
 
 def _again(
-    visits: Sequence[_Visit], moments: Sequence[_Moment], layers: int, *, recomputed: bool
+    visits: Sequence[Visit], moments: Sequence[Moment], layers: int, *, recomputed: bool
 ) -> Again | None:
     """The highest moment at which a backward pass copies stacks of experts out of a buffer."""
     found = [
@@ -193,7 +167,7 @@ def _again(
 class _Parameters:
     """The number of elements of each parameter that is split over ranks."""
 
-    def __init__(self, sizes: _Sizes, viewed: Container[str], *, apart: bool) -> None:
+    def __init__(self, sizes: Sizes, viewed: Container[str], *, apart: bool) -> None:
         self.elements: list[int] = []
         self.viewed: set[int] = set()
         """Indices of those of which a graph saves views: of modules at the paths `viewed`."""
@@ -216,11 +190,11 @@ class _Parameters:
                 self.viewed.add(first)
         return tuple(range(first, len(self.elements)))
 
-    def saving(self, visit: _Visit) -> _Visit:
+    def saving(self, visit: Visit) -> Visit:
         """A visit whose graph is kept."""
         return visit._replace(saves=frozenset(visit.own) & self.viewed)
 
-    def freeing(self, visit: _Visit) -> _Visit:
+    def freeing(self, visit: Visit) -> Visit:
         """A visit whose graph is freed."""
         return visit._replace(frees=frozenset(visit.own) & self.viewed)
 
@@ -236,29 +210,55 @@ def _by_layer(model: Architecture) -> Iterator[tuple[int, list[Module]]]:
 
 
 def _layer(
-    parameters: _Parameters, layer: int, modules: Sequence[Module], *, blocks: bool
-) -> list[_Visit]:
+    parameters: _Parameters,
+    layer: int,
+    modules: Sequence[Module],
+    adapted: Container[str],
+    *,
+    blocks: bool,
+) -> list[Visit]:
     """One layer in running order: itself, its norms, attention with its modules, then experts."""
     experts = {_block(module) for module in modules if ".experts" in module.path}
-    norms: list[_Visit] = []
-    parts: list[list[_Visit]] = []
+    norms: list[Visit] = []
+    parts: list[list[Visit]] = []
     under: tuple[int, ...] = ()
     for name, members in groupby(modules, key=_block):
         ordered = sorted(members, key=_turn)
-        inside = [_Visit(layer, own, own) for own in _by_owner(parameters, ordered)]
+        owners = _by_owner(parameters, ordered)
+        inside = [visit for owner in owners for visit in _adapting(layer, owner, adapted)]
         whole = tuple(each for visit in inside for each in visit.own)
         under += whole
         if name in experts and blocks:
-            parts.append([_Visit(layer, whole, whole, is_leaf=True)])
+            parts.append([Visit(layer, whole, whole, is_leaf=True)])
         elif len(inside) == 1:
             norms += inside
         else:
-            parts.append([_Visit(layer, (), whole), *inside])
-    run = [_Visit(layer, (), under)]
+            parts.append([Visit(layer, (), whole), *inside])
+    run = [Visit(layer, (), under)]
     for part in parts:
         run += [*norms[:1], *part]
         norms = norms[1:]
     return run + norms
+
+
+def _adapting(
+    layer: int, owner: Sequence[tuple[Module, tuple[int, ...]]], adapted: Container[str]
+) -> Iterator[Visit]:
+    """The visits of one module, with those of adapters, at each of which more is prefetched.
+
+    peft 0.21.2 `tuners/lora/layer.py`: around a linear layer there is one module, and behind it the
+    dropout, A and B. Around experts there is one for each stack with adapters, the last outermost
+    (`ParamWrapper`), which gathers the stack since it reads it. What adapters have is left out.
+    """
+    found = [(module, own) for module, own in owner if module.path in adapted]
+    stacks = [own for module, own in found if is_stack(module)]
+    for own in reversed(stacks):
+        yield Visit(layer, own, own, is_around=True)
+    beside, linears = Visit(layer), len(found) - len(stacks)
+    yield from [beside] * linears
+    own = tuple(chain(*(each for _, each in owner if each not in stacks)))
+    yield Visit(layer, own, own)
+    yield from [beside] * 3 * linears
 
 
 def _turn(module: Module) -> int:
@@ -276,125 +276,30 @@ def _block(module: Module) -> str:
     return module.path.partition("{}.")[2].partition(".")[0]
 
 
-def _by_owner(parameters: _Parameters, modules: Iterable[Module]) -> Iterator[tuple[int, ...]]:
+def _by_owner(
+    parameters: _Parameters, modules: Iterable[Module]
+) -> Iterator[list[tuple[Module, tuple[int, ...]]]]:
     """Parameters of each module; both stacks of experts belong to one."""
     for _, members in groupby(modules, key=_owner):
-        yield tuple(chain(*map(parameters.of, members)))
+        yield [(each, parameters.of(each)) for each in members]
 
 
 def _owner(module: Module) -> str:
     return module.path.rpartition(".")[0] if module.kind == "parameter" else module.path
 
 
+def _ending(layer: Sequence[Visit]) -> int:
+    """How many visits before its end a layer's last module begins, with all that is around it."""
+    return next((i for i in range(2, len(layer)) if not layer[-i].is_around), len(layer)) - 1
+
+
 def _differentiated(
-    parameters: _Parameters, layer: Sequence[_Visit], *, checkpointed: bool
-) -> Iterable[_Visit]:
+    parameters: _Parameters, layer: Sequence[Visit], *, checkpointed: bool
+) -> Iterable[Visit]:
     """A layer in a backward pass: recomputed when its last module is reached."""
-    whole, last = layer[0], layer[-1]
+    whole = layer[0]
     if not checkpointed:
         return [whole, *map(parameters.freeing, layer[:0:-1])]
     again = [parameters.saving(each) for each in layer[1:]]
     again[-1] = parameters.freeing(again[-1])
-    return [whole, last, *again, *map(parameters.freeing, layer[-2:0:-1])]
-
-
-class _Buffers:
-    """Buffers into which several parameters are gathered at once.
-
-    All are copied out when the first is needed, and the buffer is freed when the last is visited:
-    each has a handle that holds it (`AllGatherCoalescedHandle`, `InflightParamRegistry`).
-    """
-
-    def __init__(self, elements: Sequence[int]) -> None:
-        self.elements = elements
-        self.waiting: dict[int, set[int]] = {}
-        """For each parameter not yet visited, the unvisited parameters of its buffer."""
-        self.opened: dict[int, tuple[set[int], int]] = {}
-
-    def gather(self, parameters: Sequence[int]) -> int:
-        """Gather parameters together; a single one needs no buffer."""
-        if len(parameters) > 1:
-            group = set(parameters)
-            self.waiting.update((each, group) for each in parameters)
-        return _sum(self.elements, parameters)
-
-    def visit(self, parameters: Iterable[int]) -> int:
-        """Copy the parameters that are needed; returns the elements of all buffers meanwhile."""
-        for each in parameters:
-            group = self.waiting.pop(each, None)
-            if group is not None:
-                self.opened.setdefault(id(group), (group, _sum(self.elements, group)))
-                group.discard(each)
-        meanwhile = self.held
-        self.opened = {key: each for key, each in self.opened.items() if each[0]}
-        return meanwhile
-
-    @property
-    def held(self) -> int:
-        """Elements of all buffers, besides the parameters that were copied out of them."""
-        return sum(size for _, size in self.opened.values())
-
-
-def _moments(order: Sequence[_Visit], elements: Sequence[int], sizes: _Sizes) -> Iterator[_Moment]:
-    """Gathered elements when each module runs."""
-    distances, buffers = _distances(order, elements), _Buffers(elements)
-    awaited = deque((each, step) for step, visit in enumerate(order) for each in visit.own)
-    reached = [-1] * len(elements)
-    there: set[int] = set()
-    saved: set[int] = set()
-    left: set[int] = set()
-    """Released while a view of them was saved."""
-    count = 0
-    for step, visit in enumerate(order):
-        count += buffers.gather([each for each in visit.own if each not in there])
-        there.update(visit.own)
-        saved |= visit.saves
-        still = _sum(elements, left)
-        meanwhile, beside = buffers.visit(visit.own), count + still
-        for _ in range(sum(reached[each] < step for each in visit.own)):
-            each, at = awaited.popleft()
-            reached[each] = at
-        room, taken, ahead = min(sizes.most - count, sizes.bucket), 0, list[int]()
-        while awaited and taken < room:
-            each, at = awaited.popleft()
-            reached[each] = at
-            if each not in there:
-                there.add(each)
-                ahead.append(each)
-                taken += elements[each]
-        count += buffers.gather(ahead)
-        yield _Moment(count + still + buffers.held, beside, meanwhile)
-        saved -= visit.frees
-        left -= visit.frees
-        for each, distance in zip(visit.own, distances[step], strict=True):
-            if reached[each] <= step and distance >= sizes.distance:
-                there.discard(each)
-                count -= elements[each]
-                left.update({each} & saved)
-        gone = visit.ends & there
-        there -= gone
-        count -= _sum(elements, gone)
-        left |= gone & saved
-
-
-def _distances(order: Sequence[_Visit], elements: Sequence[int]) -> list[list[float]]:
-    """For each visit's parameters, the elements that are visited before their next use."""
-    held = [0 if visit.is_leaf else _sum(elements, visit.own) for visit in order]
-    passed = [0, *accumulate(held)]
-    passed_under = [0, *accumulate(_sum(elements, visit.under) for visit in order)]
-    next_own, next_under = [len(order)] * len(elements), [len(order)] * len(elements)
-    found: list[list[float]] = []
-    for step in range(len(order) - 1, -1, -1):
-        visit = order[step]
-        met, far = (next_under, passed_under) if visit.is_leaf else (next_own, passed)
-        ends = ((met[each], far[met[each]] - far[step + 1]) for each in visit.own)
-        found.append([inf if at == len(order) else distance for at, distance in ends])
-        for each in visit.under:
-            next_under[each] = step
-        for each in () if visit.is_leaf else visit.own:
-            next_own[each] = step
-    return found[::-1]
-
-
-def _sum(elements: Sequence[int], places: Iterable[int]) -> int:
-    return sum(elements[each] for each in places)
+    return [whole, *layer[-_ending(layer) :], *again, *map(parameters.freeing, layer[-2:0:-1])]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tunec.compiler.analyses.memory.counts import visited_layers
 from tunec.compiler.analyses.memory.fetches import Live, live_elements
-from tunec.compiler.analyses.memory.modules import BYTES, experts_apart, is_stack
+from tunec.compiler.analyses.memory.modules import BYTES, experts_apart
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
 from tunec.compiler.analyses.memory.terms.weights import persistent, second_shards
 from tunec.compiler.analyses.memory.timeline import At, Moment, Sizes, Term, lasting, reduction
@@ -199,9 +199,11 @@ def _followed(plan: Sharding, *, checkpointed: bool) -> Live | None:
 def _visits(plan: Sharding, *, checkpointed: bool) -> Live:
     workload = plan.workload
     apart = experts_apart(workload)
-    merges = any(map(is_stack, workload.adapted))
-    how = {"checkpointed": checkpointed, "blocks": plan.leaf > 0, "apart": apart, "merges": merges}
-    return live_elements(workload.architecture, plan.zero, lets_go=plan.lets_go, **how)
+    how = {"checkpointed": checkpointed, "blocks": plan.leaf > 0, "apart": apart}
+    adapted = frozenset(module.path for module in workload.adapted)
+    return live_elements(
+        workload.architecture, plan.zero, lets_go=plan.lets_go, adapted=adapted, **how
+    )
 
 
 def _kept(plan: Sharding, *, checkpointed: bool) -> float:
