@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.plan import Plan, SlotNotSet
 from tunec.compiler.target import (
     ALWAYS,
     Cannot,
@@ -166,6 +166,17 @@ def loaded_parts(parts: Iterable[tuple[str, str | None, str | None]]) -> Mapping
 def unlimited(source: str) -> Entry:
     """The row of a program that takes every sample of its data sets."""
     return fixed("data.limits", (), source)
+
+
+def if_decided(write: Callable[[Plan], Mapping[str, Json]], plan: Plan) -> Mapping[str, Json]:
+    """What a row writes beside its own keys; nothing, if what is translated has no such slot.
+
+    So a share of the data that is split off to evaluate on: it goes from file to file.
+    """
+    try:
+        return write(plan)
+    except SlotNotSet:
+        return {}
 
 
 def names_under(key: str, slot: str) -> Callable[[Plan], Mapping[str, Json]]:

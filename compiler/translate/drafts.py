@@ -79,7 +79,7 @@ def drafts_of(
     """The files that express something that was read, with the keys that they keep."""
     every = (_draft(file, known, filled, dialect) for file in target.files)
     drafts = _kept([each for each in every if each is not None], known)
-    made = [_with_kept(each, target, sources, dialect) for each in drafts]
+    made = [_with_kept(each, target, known, sources, dialect) for each in drafts]
     texts = {
         name: text for draft in made for each in draft.kept for name, text in each.texts.items()
     }
@@ -93,11 +93,16 @@ def _text(name: str, text: str) -> Draft:
     return Draft(file, said, ())
 
 
-def _with_kept(draft: Draft, target: Target, sources: Sources, dialect: Dialect) -> Draft:
+def _with_kept(
+    draft: Draft, target: Target, known: Partial, sources: Sources, dialect: Dialect
+) -> Draft:
     there = found_plain(draft.values)
     kept = tuple(kept_in(target, draft.file, there, sources, dialect))
     told = frozenset(slot for each in kept for slot in each.slots)
-    rows = tuple(row for row in draft.rows if told.isdisjoint(row.entry.slots))
+    beside = {key: value for each in kept for key, value in each.keys.items()}
+    rows = tuple(
+        _beside(row, beside, known) for row in draft.rows if told.isdisjoint(row.entry.slots)
+    )
     values: dict[str, Json] = {}
     for keys in (*(row.written for row in rows), *(each.keys for each in kept)):
         _put_all(values, keys)
@@ -152,6 +157,16 @@ def _row(file: File, entry: Entry, known: Partial, filled: Partial, dialect: Dia
     back = {**_in_words(file, written), **back}
     lost = (slot for slot in told if slot not in back or not _is_same(slot, back, known.values))
     return Row(entry, written, tuple(lost))
+
+
+def _beside(row: Row, kept: Mapping[str, Json], known: Partial) -> Row:
+    """A row as it is read beside kept keys, such as a share of the data to evaluate on."""
+    more = {key: value for key, value in kept.items() if key in row.entry.keys}
+    if not (row.lost and row.written and more):
+        return row
+    back = settle(row.entry, {**row.written, **more})
+    held = {slot for slot in row.lost if slot in back and _is_same(slot, back, known.values)}
+    return replace(row, lost=tuple(slot for slot in row.lost if slot not in held))
 
 
 _WITHOUT_ORDER: Final = frozenset({"runtime.report_to"})

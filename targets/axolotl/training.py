@@ -21,6 +21,7 @@ from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.schedule import write_arguments, write_saving
 from tunec.targets.huggingface.training import OPTIMIZER as TRAINER_OPTIMIZER
 from tunec.targets.rows import (
+    if_decided,
     in_epochs,
     is_rewarded,
     leaves_parts_unused,
@@ -194,7 +195,8 @@ def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
     steps = plan.schedule.evaluation_steps
     if steps is None:
         return {}
-    return {**write_evaluation(plan), "eval_strategy": "steps", "eval_steps": steps}
+    told = {"eval_strategy": "steps", "eval_steps": steps}
+    return {**if_decided(write_evaluation, plan), **told}
 
 
 def _evaluates(plan: Plan) -> bool:

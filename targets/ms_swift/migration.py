@@ -13,8 +13,10 @@ from tunec.compiler.consumers.moved_keys import (
     only_here,
 )
 from tunec.compiler.target import Json
+from tunec.schemas.data_paths import Chosen, with_first
 from tunec.targets.answers import answers_by
 from tunec.targets.ms_swift import grpo_migration as grpo
+from tunec.targets.ms_swift.datasets import DESCRIBED, described, limited_name
 from tunec.targets.read_only import split_names
 from tunec.targets.rows import TRAINING_DATA
 
@@ -33,8 +35,13 @@ _NAME: Final = re.compile(
 """Hub, name or path, one subset, and its number of samples."""
 
 
-def _part(name: str) -> dict[str, Json]:
+def _part(name: str, parts: Mapping[str, Chosen]) -> dict[str, Json]:
     """A name as arguments of `load_dataset`. Raises ValueError if it contains more than these."""
+    own, limit = limited_name(name)
+    if own in parts:
+        part = parts[own]
+        said = {"path": part.path, "name": part.config, "split": with_first(part.split, limit)}
+        return {key: each for key, each in said.items() if each}
     found = _NAME.fullmatch(name.strip())
     if found is None:
         raise ValueError(name)
@@ -46,7 +53,10 @@ def _part(name: str) -> dict[str, Json]:
 def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
     """The data sets, if one has a named hub, or a share of all is split off."""
     names, share = split_names(found.get("dataset")), found.get("split_dataset_ratio") or None
-    every = [_part(each) for each in names]
+    parts = described(found)
+    if parts is None:
+        return {}
+    every = [_part(each, parts) for each in names]
     is_plain = not any("::" in name for name in names)
     if not every or found.get("interleave_prob") or (is_plain and not share):
         return {}
@@ -77,7 +87,9 @@ def foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
                 "fewer: the first are taken"
             ),
         )
+    own = described(found) or {}
     hub = [each for each in names if not _is_file(each) and not each.upper().startswith("HF::")]
+    hub = [own.get(limited_name(each)[0], Chosen(each)).path for each in hub]
     if hub and found.get("use_hf") is not True:
         yield (
             "dataset",
@@ -188,7 +200,7 @@ CARRIES: Final = (
             ("dataset", "split_dataset_ratio"),
             write,
             f"{_SYNTAX}; {_DATA}; {_MIXTURE}",
-            beside=("val_dataset", "interleave_prob", "eval_steps", "eval_strategy"),
+            beside=("val_dataset", "interleave_prob", "eval_steps", "eval_strategy", DESCRIBED),
             slots=(*TRAINING_DATA, "data.evaluation", *more),
         )
         for write, more in (

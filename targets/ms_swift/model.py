@@ -3,27 +3,24 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.ir.plan import Plan, limited_data
+from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Entry, Json, constant, derived, fixed, in_no_plan, same
-from tunec.schemas.data_paths import chosen
 from tunec.schemas.frozen import replace
+from tunec.targets.ms_swift.datasets import DATA_SETS
 from tunec.targets.ms_swift.models import is_named, type_and_template
 from tunec.targets.ms_swift.packages import METHODS, RELEASES, by_rlhf
 from tunec.targets.ms_swift.rewards import KIND, REWARDED
 from tunec.targets.read_only import named_word, observed, split_names
 from tunec.targets.rows import (
-    TRAINING_DATA,
     has_images,
     has_pairs,
     is_rewarded,
     is_supervised,
     row,
     scores_texts,
-    training_parts,
 )
 
 _MODEL: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/model_args.py `ModelArguments`"
-_DATA: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/data_args.py `DataArguments`"
 _BASE: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/base_args.py `BaseArguments`"
 _TEMPLATE: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/template_args.py"
 _RLHF: Final = "ms-swift 4.0.4 to 4.6.0 arguments/rlhf_args.py `RLHFArguments`"
@@ -211,51 +208,6 @@ MODEL: Final = (
 # ── data ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _is_part(name: str) -> bool:
-    """Whether a name has parts without a slot: the hub, or several subsets."""
-    hub, _, _ = name.lower().partition("::")
-    path = chosen(name).path.replace(":\\", "").replace(":/", "")
-    return "#" in name or hub in ("hf", "ms") or ":" in path
-
-
-def limited_name(name: str) -> tuple[str, int]:
-    """A name without its number of samples, and that number; 0: it has none."""
-    path, _, most = name.rpartition("#")
-    return (path, int(most)) if path and most.isdecimal() else (name, 0)
-
-
-def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The data sets by path or name, unless they are mixed by shares."""
-    seen = [limited_name(each) for each in _listed(found.get("dataset"))]
-    if not seen or any(_is_part(each) for each, _ in seen) or found.get("interleave_prob"):
-        return {}
-    return training_parts(seen)
-
-
-def _written_data(plan: Plan) -> Mapping[str, Json]:
-    named = [f"{path}#{most}" if most else path for path, most in limited_data(plan)]
-    return {"dataset": named}
-
-
-def _listed(value: Json) -> tuple[str, ...]:
-    names = [value] if isinstance(value, str) else value
-    return tuple(map(str, names)) if isinstance(names, list) else ()
-
-
-def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The name of the evaluation set; a share that is split off has no slot value."""
-    names = _listed(found.get("val_dataset"))
-    if names:
-        is_one = len(names) == 1 and not _is_part(names[0])
-        return {"data.evaluation": names[0]} if is_one else {}
-    return {} if found.get("split_dataset_ratio") else {"data.evaluation": None}
-
-
-def write_evaluation(plan: Plan) -> Mapping[str, Json]:
-    """The data to evaluate on, if there is any."""
-    return {} if plan.data.evaluation is None else {"val_dataset": [plan.data.evaluation]}
-
-
 def _pixels(plan: Plan) -> int:
     return plan.data.image_width * plan.data.image_height
 
@@ -289,27 +241,7 @@ def _length() -> tuple[Entry, Entry]:
 
 
 DATA: Final = (
-    row(
-        ("dataset", "interleave_prob"),
-        TRAINING_DATA,
-        _written_data,
-        _data,
-        f"{_DATA}; dataset/loader.py `load_dataset`; dataset_syntax.py `DatasetSyntax.parse`",
-    ),
-    derived(
-        "dataset_shuffle",
-        lambda plan: False if any(plan.data.limits) else None,
-        "ms-swift 4.0.4 to 4.6.0 dataset/utils.py `sample_dataset`: else so many are drawn at "
-        "random; `train_dataloader_shuffle` still shuffles what is trained on",
-    ),
-    row(
-        ("val_dataset", "split_dataset_ratio"),
-        ("data.evaluation",),
-        write_evaluation,
-        _evaluation,
-        f"{_DATA}: without either nothing is evaluated",
-        absent={"data.evaluation": None},
-    ),
+    *DATA_SETS,
     derived(
         "columns",
         lambda _: {"chosen": "response", "rejected": "rejected_response"},

@@ -4,7 +4,8 @@ from typing import Final
 
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan, training_data
-from tunec.schemas.data_paths import chosen, usual_split
+from tunec.schemas.data_paths import chosen
+from tunec.targets.ms_swift.datasets import has_split_without_name
 from tunec.targets.ms_swift.models import is_named, type_and_template
 from tunec.targets.ms_swift.packages import PACKAGE, RELEASES
 from tunec.targets.ms_swift.rewards import REGISTERED, plugin_of
@@ -59,14 +60,6 @@ def _has_fewer(plan: Plan) -> bool:
     """Whether data sets have fewer samples than are taken of each."""
     limits, samples = plan.data.limits, plan.data.samples
     return bool(limits) and all(limits) and samples is not None and samples < sum(limits)
-
-
-def _is_of_another_split(plan: Plan) -> bool:
-    """Whether another split than `train` is needed, evaluation data included."""
-    trained, evaluation = training_data(plan), plan.data.evaluation
-    names = (*trained, *((evaluation,) if evaluation else ()))
-    is_shared = evaluation is not None and usual_split(evaluation, trained) == "test"
-    return is_shared or any(chosen(each).split for each in names)
 
 
 REFUSALS: Final = (
@@ -135,10 +128,9 @@ REFUSALS: Final = (
     ),
     Refusal(
         ("data.train", "data.evaluation"),
-        "of a data set that it does not know by its own name it reads the split `train`, to "
-        "evaluate on, too",
-        _is_of_another_split,
-        "ms-swift 4.0.4 to 4.6.0 dataset/dataset_meta.py `DatasetMeta.split`, dataset/loader.py",
-        "write that split to a file of its own, or compile to trl",
+        "of a folder it evaluates on what it trains on",
+        has_split_without_name,
+        "ms-swift 4.0.4 to 4.6.0 dataset/loader.py `_load_repo_dataset`: its split `train`",
+        "write the other split to a file of its own, or compile to trl",
     ),
 )

@@ -12,9 +12,9 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface import schedule, training
-from tunec.targets.ms_swift.model import write_evaluation
+from tunec.targets.ms_swift.datasets import write_evaluation
 from tunec.targets.ms_swift.packages import TRAINER
-from tunec.targets.rows import row
+from tunec.targets.rows import if_decided, row
 
 _SFT: Final = "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `SftArguments`"
 _OWN: Final = ("remove_unused_columns", "label_names")
@@ -69,7 +69,7 @@ def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 def _write_evaluation(row: Entry, plan: Plan) -> Mapping[str, Json]:
     """Write the steps and the data of evaluation; without data there is none."""
-    return {**row.write(plan), **write_evaluation(plan)}
+    return {**row.write(plan), **if_decided(write_evaluation, plan)}
 
 
 def _evaluating() -> Iterator[Entry]:

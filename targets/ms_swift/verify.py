@@ -23,8 +23,8 @@ from tunec.targets.deepspeed.reader import PACKAGE as ENGINE
 from tunec.targets.deepspeed.verify import named_by
 from tunec.targets.huggingface.fsdp_row import CONFIG
 from tunec.targets.huggingface.verify import SECONDS, auto_programs, derived_facts, run_of, settled
+from tunec.targets.ms_swift.datasets import limited_name
 from tunec.targets.ms_swift.fsdp import KEY as FSDP
-from tunec.targets.ms_swift.model import limited_name
 from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, by_rlhf
 
 SCRIPT: Final = "tunec.targets.ms_swift.consumer"

@@ -1,5 +1,7 @@
 """The configuration and split of a data set on the Hub, as each trainer is told them."""
 
+import json
+
 import pytest
 import yaml
 from tests.small_spec import SPEC
@@ -69,11 +71,26 @@ def test_llamafactory_is_told_both():
     assert (test["subset"], test["split"]) == ("default", "test_sft")
 
 
-def test_ms_swift_is_told_the_configuration_and_refuses_a_split():
+def test_ms_swift_is_told_the_configuration():
     told = written("ms-swift", {"train": {"path": _CHAT, "config": "a"}}, "ms-swift.yaml")
     assert told["dataset"] == [f"{_CHAT}:a"]
-    found = [e.id for e in compiled("ms-swift", _PARTS).diagnostics if e.severity == "error"]
-    assert found == ["E0905"]
+    assert "custom_dataset_info" not in told
+
+
+def test_ms_swift_gets_a_name_for_each_part_of_another_split():
+    told = written("ms-swift", _PARTS, "ms-swift.yaml")
+    parts = [part for text in told["custom_dataset_info"] for part in json.loads(text)]
+    assert told["dataset"] == ["train"]
+    assert told["val_dataset"] == ["evaluation"]
+    assert [(part["dataset_name"], part["hf_dataset_id"], part["split"]) for part in parts] == [
+        ("train", _CHAT, ["train_sft"]),
+        ("evaluation", _CHAT, ["test_sft"]),
+    ]
+
+
+def test_ms_swift_evaluates_on_the_split_of_a_folder_that_it_trains_on_nowhere():
+    made = compiled("ms-swift", {"train": "data/", "evaluation": "data/"})
+    assert [each.id for each in made.diagnostics if each.severity == "error"] == ["E0905"]
 
 
 @pytest.mark.parametrize("target", ["unsloth", "openrlhf"])
