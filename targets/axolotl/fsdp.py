@@ -62,7 +62,7 @@ def _read(found: Mapping[str, Json]) -> Mapping[str, Any]:
         "fsdp.efficient_loading": true(inside.get("cpu_ram_efficient_loading", False)),
         "fsdp.checkpointing": recomputes,
         "activation_checkpointing.mode": "layer" if recomputes else None,
-        **_wrap(inside),
+        **_wrap(inside, by_word="auto_wrap" in _words(found)),
     }
     return {slot: value for slot, value in read.items() if value is not None}
 
@@ -80,8 +80,13 @@ def _sharding(said: Json, inside: Mapping[str, Json], version: int) -> str | Non
     return next(filter(None, words), sharding_of(inside.get("sharding_strategy", "FULL_SHARD")))
 
 
-def _wrap(inside: Mapping[str, Json]) -> Mapping[str, Any]:
-    wrap = worded(WRAP, inside.get("auto_wrap_policy", ""))
+def _wrap(inside: Mapping[str, Json], *, by_word: bool) -> Mapping[str, Any]:
+    """How units are cut: by a key, or layer by layer by the word `auto_wrap`.
+
+    transformers 4.51.3 to 5.16.1 training_args.py `_process_fsdp_args`.
+    """
+    by_layer = by_word and not inside.get("min_num_params")
+    wrap = worded(WRAP, inside.get("auto_wrap_policy", WRAP["transformer"] if by_layer else ""))
     if wrap is None:
         return {}
     names = str(inside.get("transformer_layer_cls_to_wrap", "")) if wrap == "transformer" else ""
