@@ -196,6 +196,12 @@ def _warmup(known: _Known) -> Iterator[Definition]:
         )
 
 
+def _parameters(known: _Known) -> Iterator[Definition]:
+    if known["zero.stage"] in (0, 1, 2):
+        reason = "below stage 3 no parameters are moved"
+        yield from known.follows("zero.offload_param", "none", reason, "zero.stage")
+
+
 # ── the engine ───────────────────────────────────────────────────────────────────────────────────
 
 _SILENT: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -258,7 +264,7 @@ _COUNTS: Final[tuple[_Rule, ...]] = (
     *(_world, _one_machine, _nodes, _per_node, _whole, _data, _format),
 )
 _RULES: Final[tuple[_Rule, ...]] = (
-    *(_accumulation, _micro, _global, _scaling, _frozen, _length, _warmup),
+    *(_accumulation, _micro, _global, _scaling, _frozen, _length, _warmup, _parameters),
 )
 
 

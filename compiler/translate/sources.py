@@ -16,11 +16,12 @@ from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.documents import Reading
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.read import WRONG_SHAPE
-from tunec.compiler.target import Entry, Phrase, Target, in_every_plan, in_no_plan
+from tunec.compiler.target import Entry, Phrase, Target, in_every_plan
 from tunec.compiler.translate.admission import with_newer_names
 from tunec.compiler.translate.documents import documents_of
 from tunec.compiler.translate.examples import of_examples, without_their_scripts
 from tunec.compiler.translate.follows import with_consequences
+from tunec.compiler.translate.idle_slots import has_effect, idle_slots
 from tunec.compiler.translate.leftovers import Read, reads
 from tunec.compiler.translate.partial import Partial
 from tunec.compiler.translate.phrases import phrases_in
@@ -119,7 +120,7 @@ def sources_of(
     if is_dialect(run) and ledger.winner("model.kind") is None:
         possible = {**possible, "model.kind": _WRITING}
     known = _known(ledger, possible)
-    idle, values = _idle(rows, known), known.values
+    idle, values = idle_slots(rows, known), known.values
     heeded = {slot: value for slot, value in values.items() if slot not in idle}
     found = (
         *reading.faults,
@@ -229,32 +230,18 @@ def _of_effect(
 
     DeepSpeed casts the module itself, even if the trainer's own file does not mention it.
     """
-    idle = _idle(rows, known)
+    idle = idle_slots(rows, known)
     casts = known.values.get("parallel.engine") == "deepspeed"
     return [
         row
         for row in rows
         if row[1].rank != Rank.OBSERVED
-        or ((row[1].slot in idle or _has_effect(row[0], known)) and not (casts and _casts(row[1])))
+        or ((row[1].slot in idle or has_effect(row[0], known)) and not (casts and _casts(row[1])))
     ]
 
 
 def _casts(definition: Definition) -> bool:
     return definition.slot == "states.autocast" and definition.value is True
-
-
-def _idle(rows: Iterable[tuple[Entry | None, Definition]], known: Partial) -> frozenset[str]:
-    written = [row for row in rows if row[1].rank == Rank.OBSERVED]
-    heeded = {each.slot for entry, each in written if _has_effect(entry, known)}
-    return frozenset(each.slot for _, each in written) - heeded
-
-
-def _has_effect(entry: Entry | None, known: Partial) -> bool:
-    """Whether a row applies to a run; true if that is undecided, or it is only read."""
-    try:
-        return entry is None or entry.when is in_no_plan or known.ask(entry.when)
-    except (SlotNotSet, *WRONG_SHAPE):
-        return True
 
 
 # ── the ledger ───────────────────────────────────────────────────────────────────────────────────

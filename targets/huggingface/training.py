@@ -6,7 +6,7 @@ from typing import Any
 from packaging.version import Version
 
 from tunec.compiler.ir.plan import Draft, Plan
-from tunec.compiler.target import ALWAYS, Entry, derived, fixed, same
+from tunec.compiler.target import ALWAYS, Entry, Phrase, derived, fixed, same
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
 from tunec.targets.rows import leaves_parts_unused
@@ -149,6 +149,14 @@ OPTIMIZER = (
     replace(_default("adam_epsilon", "optimizer.epsilon", 1e-8), when=_has_epsilon),
     _default("max_grad_norm", "optimizer.max_grad_norm", 1.0),
 )
+
+ADAMW = Phrase(
+    ("optim",),
+    lambda found: {} if found.get("optim") else {"optimizer.name": "adamw"},
+    f"{_OPTIMIZERS}: the default of each release, also where DeepSpeed has its own for the host",
+    by_default=True,
+)
+"""The optimizer without a key, whose kernel rows tell."""
 
 LEARNING_RATE = _default("learning_rate", "optimizer.learning_rate", 5e-5)
 TRL_LEARNING_RATE = same(

@@ -26,7 +26,7 @@ from tunec.targets.huggingface.fsdp import FSDP
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.predictions import PREDICTIONS
 from tunec.targets.huggingface.target import CANNOT
-from tunec.targets.huggingface.training import optimizer_packages
+from tunec.targets.huggingface.training import ADAMW, optimizer_packages
 from tunec.targets.llamafactory.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.llamafactory.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.llamafactory.datasets import DATASET_INFO, records
@@ -202,7 +202,7 @@ CONFIG: Final = File(
     recognise=_is_llamafactory,
     schema=_schema,
     check=_check,
-    phrases=(EVERY_LAYER,),
+    phrases=(EVERY_LAYER, ADAMW),
     foreign=forms,
     reads_powers=True,
     carries=CARRIES,

@@ -23,6 +23,7 @@ from tunec.targets.deepspeed.reader import TRAINER as READER
 from tunec.targets.huggingface import counting as trainer
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
+from tunec.targets.huggingface.training import ADAMW
 from tunec.targets.ms_swift.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.ms_swift.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.ms_swift.fsdp import FSDP
@@ -135,7 +136,7 @@ CONFIG: Final = File(
     recognise=_is_ms_swift,
     schema=schema_of(PACKAGE, RELEASES, PACKAGE),
     check=_check,
-    phrases=(EVERY_LAYER,),
+    phrases=(EVERY_LAYER, ADAMW),
     foreign=foreign,
     carries=CARRIES,
     takes=TAKES,
