@@ -4,7 +4,8 @@ A setting that neither a file nor its parser has is absent. What a trainer does 
 after they are parsed is written here, with the place that does it.
 """
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Values = Mapping[str, Any]
@@ -46,7 +47,7 @@ def of_trl(answer: Values) -> dict[str, Any]:
         **found,
         "optim": CLASSES.get(values["optim"], values["optim"]),
         "optim_args": _told(values["optim_args"]),
-        "warmup": values["warmup_steps"],
+        "warmup": _rise(values["warmup_steps"], values, math.ceil),
         "use_reentrant": kwargs.get("use_reentrant"),
         "report_to": sorted(values["report_to"]),
         "liger": bool(values["use_liger_kernel"]),
@@ -55,7 +56,17 @@ def of_trl(answer: Values) -> dict[str, Any]:
         **_sharded(answer.get("fsdp")),
         **{f"quantization.{key}": each for key, each in _packed(answer["quantization"])},
         **{f"adapter.{key}": each for key, each in _adapted(answer["adapter"])},
+        **({"adapter.lora_dropout": None} if values.get("disable_dropout") else {}),
     }
+
+
+def _rise(said: float, values: Values, rounded: Callable[[float], int]) -> float:
+    """The warm-up in steps, if the number of all steps is known, otherwise as it is said.
+
+    transformers 5.23.0 training_args.py `get_warmup_steps` rounds up.
+    """
+    most = values.get("max_steps") or -1
+    return rounded(said * most) if 0 < said < 1 and most > 0 else said
 
 
 def _same(values: Values) -> Meaning:
@@ -143,7 +154,7 @@ def of_llamafactory(answer: Values) -> dict[str, Any]:
         "max_length": values["cutoff_len"] + bool(values["packing"]),  # data_args.py takes 1 off
         "packing": values["packing"],
         "optim": CLASSES.get(values["optim"], values["optim"]),
-        "warmup": values["warmup_steps"] or values["warmup_ratio"],
+        "warmup": _rise(values["warmup_steps"] or values["warmup_ratio"], values, math.ceil),
         "gradient_checkpointing": not values["disable_gradient_checkpointing"],
         "use_reentrant": _reentrant(values),
         "report_to": sorted(values["report_to"]),
@@ -203,12 +214,12 @@ def _pairs(values: Values) -> dict[str, Any]:
 
 
 def _of_factorys_adapter(values: Values) -> dict[str, Any]:
-    """model/adapter.py `_setup_lora_tuning`."""
+    """model/adapter.py `_setup_lora_tuning`; train/dpo/trainer.py: disable_dropout is on."""
     targets = values["lora_target"]
     return {
         "adapter.r": values["lora_rank"],
         "adapter.lora_alpha": values["lora_alpha"],
-        "adapter.lora_dropout": values["lora_dropout"] or None,
+        "adapter.lora_dropout": (values["stage"] != "dpo" and values["lora_dropout"]) or None,
         "adapter.use_dora": values["use_dora"] or None,
         "adapter.use_rslora": values["use_rslora"] or None,
         "adapter.bias": "none",
@@ -267,7 +278,7 @@ def of_axolotl(answer: Values) -> dict[str, Any]:
     return {
         **found,
         **named,
-        "warmup": values.get("warmup_steps") or values.get("warmup_ratio"),
+        "warmup": _rise(values.get("warmup_steps") or values.get("warmup_ratio") or 0, values, int),
         "datasets": [_set(_placed(each)) for each in values.get("datasets") or ()],
         "test_split_size": share,
         "save_total_limit": values.get("save_total_limit") or 4,
@@ -341,7 +352,10 @@ def _recomputed(values: Values) -> dict[str, Any]:
 
 
 def _of_its_adapter(values: Values) -> dict[str, Any]:
-    """loaders/adapter.py `_build_peft_lora_config`."""
+    """loaders/adapter.py `_build_peft_lora_config`.
+
+    core/training_args.py `AxolotlDPOConfig` leaves TRL's disable_dropout on.
+    """
     targets = values.get("lora_target_modules") or ()
     named = targets if isinstance(targets, str) else sorted(targets)
     found = {name: values.get(key) or None for key, name in _OF_ADAPTER.items()} | {
@@ -349,6 +363,7 @@ def _of_its_adapter(values: Values) -> dict[str, Any]:
         "modules_to_save": sorted(values.get("lora_modules_to_save") or ()) or None,
         "target_modules": "all-linear" if values.get("lora_target_linear") else named,
     }
+    found |= {"lora_dropout": None} if values.get("rl") in ("dpo", "ipo") else {}
     return {f"adapter.{key}": each for key, each in found.items()}
 
 

@@ -179,6 +179,7 @@ FAULTS: Mapping[str, tuple[str, str]] = {
         "lora_target_modules: [up]\n",
     ),
     "adapter.r": (r"^lora_r: .*", "lora_r: 3"),
+    "adapter.lora_dropout": (r"^lora_dropout: .*", "lora_dropout: 0.4"),
     "datasets": (r"^dataset_name: .*|^- path: .*", r"\g<0>x"),
     "test_split_size": (r"^test_split_size: .*", "test_split_size: 0.4"),
     "gradient_checkpointing": (
