@@ -192,8 +192,8 @@ def _kept(
         case "left" | "default":
             if _is_handed_on(read, target, file, sources, dialect):
                 return {read.key: read.place.value}
-            renamed = _renamed(read, target, file, sources)
-            return renamed or next(filter(fits, _names(read, target, file, sources)), None)
+            names = (*_renamed(read, target, file, sources), *_names(read, target, file, sources))
+            return next(filter(fits, names), None)
         case "filled":
             return {read.key: read.place.value} if _stays_open(read, file, is_own=is_own) else None
         case "follows" | "may follow" if is_own:
@@ -273,13 +273,19 @@ def _is_handed_on(
     return is_argument and _hands_on(target, file, dialect, read.key)
 
 
-def _renamed(read: Read, target: Target, file: File, sources: Sources) -> Mapping[str, Json]:
-    """A key that one dialect passes on to the Trainer, by the other dialect's name for it."""
-    if not _is_through_trl(read.place.document, target) or is_its_own(read):
-        return {}
-    own = [each for each in file.takes if each.keys == (read.key,) and not each.slots]
-    is_argument = read.key in trainers_keys(sources)
-    return (own[0].write({read.key: read.place.value}) or {}) if own and is_argument else {}
+def _renamed(
+    read: Read, target: Target, file: File, sources: Sources
+) -> Iterator[Mapping[str, Json]]:
+    """A key that one dialect passes on to the Trainer, by the other dialect's name for it.
+
+    Without a name, if the other program does so by itself.
+    """
+    is_through = _is_through_trl(read.place.document, target) and not is_its_own(read)
+    if is_through and read.key in trainers_keys(sources):
+        for each in (take for take in file.takes if take.keys == (read.key,) and not take.slots):
+            made = each.write({read.key: read.place.value})
+            if made or made is None:
+                yield made or {}
 
 
 def _hands_on(target: Target, file: File, dialect: Dialect, key: str) -> bool:

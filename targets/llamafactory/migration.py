@@ -176,6 +176,11 @@ CARRIES: Final = (
     ),
     *map(_projected, _PROJECTED),
     Carry(
+        ("streaming",),
+        lambda found: {"dataset_streaming": True} if found["streaming"] is True else {},
+        f"{_DATA}; trl scripts/utils.py `ScriptArguments`",
+    ),
+    Carry(
         ("val_size",),
         _parts,
         f"{_DATA}: of all; {_MIXTURE}",
@@ -239,6 +244,11 @@ TAKES: Final = (
     Carry(("datasets",), _own_cut, f"{_MIXTURE}; {_DATA}: of each data set", slots=TRAINING_DATA),
     Carry(
         ("test_split_size",), _own_share, f"{_MIXTURE}; {_DATA}: of all", slots=("data.evaluation",)
+    ),
+    Carry(
+        ("dataset_streaming",),
+        lambda found: {"streaming": True} if found["dataset_streaming"] is True else {},
+        f"trl scripts/utils.py `ScriptArguments`; {_DATA}",
     ),
     carried("dataset_num_proc", "preprocessing_num_workers", f"trl trainer/sft_config.py; {_DATA}"),
     carried("model_revision", "model_revision", f"trl trainer/model_config.py; {_MODEL}"),

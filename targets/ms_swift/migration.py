@@ -222,7 +222,7 @@ CARRIES: Final = (
 def _share(found: Mapping[str, Json]) -> Mapping[str, Json]:
     """The share of each data set that is split off; it takes no number of samples."""
     share = found["test_split_size"]
-    is_share = isinstance(share, float) and 0 < share < 1 and not found.get("datasets")
+    is_share = isinstance(share, float) and 0 < share < 1
     return {"split_dataset_ratio": share} if is_share else {}
 
 
@@ -232,7 +232,6 @@ TAKES: Final = (
         ("test_split_size",),
         _share,
         f"{_MIXTURE}; {_DATA}",
-        beside=("datasets",),
         slots=("data.evaluation",),
     ),
     Carry(
