@@ -263,11 +263,7 @@ def test_the_way_back_is_the_same_run(shipment: Shipment) -> None:
     assert len(asked) >= trainer.least_back
 
 
-DIRECT: Mapping[tuple[str, str], int] = {
-    ("axolotl", "llamafactory"): 100,
-    ("llamafactory", "axolotl"): 15,
-}
-"""How many examples are compared at the least where one trainer's become the other's."""
+DIRECT = (("axolotl", "llamafactory"), ("llamafactory", "axolotl"))
 TOLD = {
     ("axolotl", "llamafactory"): {"dtype"},
     ("llamafactory", "axolotl"): {"average_tokens_across_devices", "warmup"},
@@ -312,4 +308,4 @@ def test_the_other_trainer_comes_to_the_same_run(one: str, other: str) -> None:
                 if each[0] not in TOLD[one, other]
             ]
     assert not wrong
-    assert compared >= DIRECT[one, other]
+    assert compared >= 0.8 * len(runs) > 0

@@ -1,5 +1,7 @@
 """Supervised and preference examples that trainers ship become TRL's files."""
 
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.lints.shipped import SHIPMENTS, Shipment, Unreachable, configs, unpacked
+from tests.tables import loaded
 
 from tunec.compiler.lints.environment import environment_of
 from tunec.compiler.translate.translate import Translated, translate_files
@@ -34,13 +37,8 @@ LEAST = {"axolotl": (200, 0.75, 0.9), "llamafactory": (45, 0.4, 0.8)} | {
     "torchtune": (130, 0.8, 0.95)
 }
 """How many examples there are at least, the share of them, and of those of a planned kind."""
-DIRECT = {
-    ("axolotl", "llamafactory"): 115,
-    ("axolotl", "ms-swift"): 137,
-    ("llamafactory", "axolotl"): 15,
-    ("llamafactory", "ms-swift"): 20,
-}
-"""How many examples of one trainer become another's file at the least."""
+REFUSED = loaded(Path(__file__).with_name("refused.yaml").read_text("utf-8"))
+"""Why examples of a trainer are refused, and how many by each target."""
 
 
 def is_supervised(said: Any) -> bool:
@@ -107,13 +105,43 @@ def test_most_examples_become_trls(shipment: Shipment) -> None:
     assert len(lost) <= (1 - planned_share) * len(planned), lost
 
 
+@cache
+def refusals(shipment: Shipment, other: str) -> Mapping[Path, tuple[str, ...]]:
+    """The errors of each example that does not become `other`'s."""
+    every = {path: errors(path, shipment, other) for path, _, _ in outcomes(shipment)}
+    return {path: found for path, found in every.items() if found}
+
+
+def errors(path: Path, shipment: Shipment, other: str) -> tuple[str, ...]:
+    """What is in the way of a translation on two devices, or on one if that is less."""
+    found = (translated(path, shipment, world, other).diagnostics for world in (2, 1))
+    told = ([f"{e.id} {e.message}" for e in each if e.severity == "error"] for each in found)
+    return tuple(min(told, key=len))
+
+
+PAIRS = [
+    (one, other)
+    for one, groups in REFUSED.items()
+    for other in sorted({name for group in groups for name in group["examples"]})
+]
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize(("one", "other"), DIRECT)
-def test_examples_become_another_trainers(one: str, other: str) -> None:
-    shipment = shipment_of(one)
-    made = [
-        path
-        for path, _, _ in outcomes(shipment)
-        if any(translated(path, shipment, world, other).ok for world in (2, 1))
-    ]
-    assert len(made) >= DIRECT[one, other]
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_examples_are_refused_for_reasons_that_hold(one: str, other: str) -> None:
+    """Each error has a reason, and each reason as many examples as are known: neither a new error
+    nor one that spreads goes unseen."""
+    every = refusals(shipment_of(one), other)
+    groups = [each for each in REFUSED[one] if other in each["examples"]]
+    told = {error for found in every.values() for error in found}
+    assert not {each for each in told if not any(explains(group, each) for group in groups)}
+    counted = {
+        group["why"]: sum(any(explains(group, each) for each in found) for found in every.values())
+        for group in groups
+    }
+    assert counted == {group["why"]: group["examples"][other] for group in groups}
+
+
+def explains(group: Mapping[str, Any], error: str) -> bool:
+    """Whether a group is about an error."""
+    return any(fnmatchcase(error, pattern) for pattern in group["told"])
