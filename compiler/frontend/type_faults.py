@@ -161,12 +161,14 @@ def _missing(fault: Fault, shape: type[Shape], node: Node) -> Diagnostic:
         label=f"`{fault.name}` belongs here",
         path=path,
         notes=(f"`{fault.name}`: {says}",) if says else (),
-        help=_model_alone(path, node) or f"{'write' if node.is_leaf else 'add'} `{example}`",
+        help=_by_name(path, node) or f"{'write' if node.is_leaf else 'add'} `{example}`",
     )
 
 
-def _model_alone(path: Path, node: Node) -> str | None:
-    """What to write for `model: {path: NAME}`; a name that tunec knows needs no config."""
+def _by_name(path: Path, node: Node) -> str | None:
+    """What to write for a mapping in whose place a name that tunec knows is enough."""
+    if path == ("hardware", "nodes"):
+        return "write `hardware: rtx-4090-x2` for two of a device that tunec knows, or add `nodes`"
     named = (node.fields or {}).get("path")
     if path != ("model", "config") or named is None or not named.is_leaf:
         return None

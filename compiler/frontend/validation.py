@@ -4,7 +4,7 @@ pydantic names a fault by a path through its own schema, with branches of unions
 shorthands (`method: lora`) written out. Paths here are those of the document.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.nodes import Node
 from tunec.schemas.shape import Shape
-from tunec.schemas.source import Path
+from tunec.schemas.source import Path, dotted
 
 ShapeT = TypeVar("ShapeT", bound=Shape)
 
@@ -46,7 +46,15 @@ def typed(
 
     covered = tuple(hidden)
     kept = [each for each in found if not _is_hidden(each.path, covered)]
-    return TypingResult(None, tuple(explain(each, shape, data, tree) for each in kept))
+    told = [(each, explain(each, shape, data, tree)) for each in kept]
+    meant = {each.help for _, each in told}
+    return TypingResult(None, tuple(each for fault, each in told if not _is_meant(fault, meant)))
+
+
+def _is_meant(fault: "Fault", helps: Container[str | None]) -> bool:
+    """Whether a field is missing because it is there under another name, which is told."""
+    place = f"write it at `{dotted((*fault.path, fault.name))}`"
+    return fault.kinds[0] == "missing" and place in helps
 
 
 def _is_hidden(path: Path, covered: Iterable[Path]) -> bool:
