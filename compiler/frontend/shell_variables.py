@@ -25,6 +25,8 @@ _PARAMETER: Final = re.compile(
 )
 _DEFAULTS: Final = (":-", "-", ":=", "=")
 _ALTERNATIVES: Final = (":+", "+")
+_FLAG: Final = re.compile(r":?\+(--?[\w-]+=)\"?\$")
+"""The alternative of a variable that begins as a flag, whose value is another variable's."""
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _BLANK: Final = " \t\n\r"
 """What divides words, and the returns of Windows line endings, which are a fault of their own."""
@@ -269,13 +271,20 @@ def _parameter(written: Chars, known: Mapping[str, Value], depth: int) -> Sequen
 def _alternative(
     written: Chars, found: re.Match[str], known: Mapping[str, Value], depth: int
 ) -> Sequence[Chars]:
-    """`${NAME:+word}`: the word if the script sets the variable, else nothing."""
+    """`${NAME:+word}`: the word if the script sets the variable, else nothing.
+
+    Of an unknown variable a flag with its value, `--port="${NAME}"`, hides that flag alone.
+    """
     held = known.get(found["name"])
     if held is None or (found["rest"].startswith(":") and not _scalar(held).text):
         return (Chars("", ()),)
-    if UNKNOWN in _scalar(held).text:
+    if UNKNOWN not in _scalar(held).text:
+        return _word_of(written, found, _ALTERNATIVES, known, depth)
+    flag, start = _FLAG.match(found["rest"]), found.start("rest")
+    if flag is None:
         return (unknown(written),)
-    return _word_of(written, found, _ALTERNATIVES, known, depth)
+    name = written.cut(start + flag.start(1), start + flag.end(1))
+    return (joined((name, unknown(written))),)
 
 
 def _default(

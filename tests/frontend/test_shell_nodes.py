@@ -54,6 +54,15 @@ def test_what_only_running_would_tell_is_never_guessed(before, written):
     assert plain(found.node)["y"] == 1
 
 
+def test_an_alternative_that_is_a_flag_hides_that_flag_alone():
+    """Not the count of processes, which another word could set."""
+    text = (
+        'P=$((RANDOM % 9))\ntorchrun --nproc_per_node=2 ${P:+--master_port="$P"} train.py --x 1\n'
+    )
+    (found,) = documents(text, "launcher")
+    assert [each.path for each in found.unknown] == [("master_port",), ("flags", "master_port")]
+
+
 def test_loop_over_several_values_is_not_known():
     (found,) = documents("for LR in 1 2; do python t.py --lr $LR; done", "flags")
     assert isinstance(found.node.child("lr").value, Unknown)
