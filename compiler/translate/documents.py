@@ -54,6 +54,7 @@ def documents_of(documents: Sequence[Document], run: LintContext) -> Documents:
     own = with_own_scripts(with_overrides(told), run.targets, run.environment.readers)
     read = _in_code([each for each in own if each.target is not None])
     own = _beside_the_trainers(each for each in read if not _is_argument(each))
+    own = _precise(own)
     own = _explained(_with_flags(own), documents)
     scripts = [each for each in own if _is_of_unknown_program(each)]
     every = [part for each in own for part in (_split(each) if each in scripts else (each,))]
@@ -203,6 +204,26 @@ def _beside_the_trainers(documents: Iterable[Document]) -> tuple[Document, ...]:
     return tuple(
         _read_by(each, others if each.kind == _ENGINE else [own] if _is_trls(each) and own else [])
         for each in every
+    )
+
+
+_ON_TRAINER: Final = (*TRAINERS, "axolotl", "ms-swift")
+"""Kinds whose programs train with transformers' Trainer."""
+
+
+def _precise(documents: Sequence[Document]) -> tuple[Document, ...]:
+    """The documents without a `mixed_precision: no` of accelerate's that a Trainer overrides.
+
+    transformers 4.40.2 to 4.57.6 training_args.py `__post_init__` sets the launcher's variable by
+    its own flags, and 5.23.0 gives them to the Accelerator; the variable counts if both are off.
+    """
+    if not any(each.kind in _ON_TRAINER for each in documents):
+        return tuple(documents)
+    return tuple(
+        _without(each, "mixed_precision")
+        if each.kind == "accelerate" and each.value("mixed_precision") in ("no", False)
+        else each
+        for each in documents
     )
 
 
