@@ -195,3 +195,16 @@ def test_a_clone_of_what_lies_on_the_host_lies_there_too():
     assert storages.overlooks(shard)
     assert storages.overlooks(copy)
     assert alive(storages) == 0
+
+
+def test_the_linear_layer_of_zero_init_goes_with_its_trace():
+    """It would keep the input of every frozen layer in the traces that follow."""
+    pytest.importorskip("deepspeed")
+    from deepspeed.runtime.zero.linear import zero3_linear_wrap
+
+    from tunec.compiler.tracing.live.zero import _meta_accelerator
+
+    plain = torch.nn.functional.linear
+    with _meta_accelerator():
+        torch.nn.functional.linear = zero3_linear_wrap  # as zero.Init does, for good
+    assert torch.nn.functional.linear is plain

@@ -302,6 +302,9 @@ def _meta_accelerator() -> Iterator[None]:
     comm = sys.modules["deepspeed.comm.torch"]
     accelerator = get_accelerator()
     with ExitStack() as stack:
+        # zero.Init's own linear layer "will persist unless manually reset"
+        own = torch.nn.functional
+        stack.enter_context(replaced(own, "linear", own.linear))
         for name, value in (
             ("device_name", lambda *_: "meta"),
             ("current_device_name", lambda: "meta"),
