@@ -199,7 +199,8 @@ def as_loaded(run: LintContext) -> str | None:
     """
     trainers, switches = run.of("trainer"), ("bf16", "fp16")
     is_said = run.said("trainer", *switches) is not None or run.hides("trainer", *switches)
-    if run.model is None or is_said or any(each.format != "python" for each in trainers):
+    is_python = bool(trainers) and all(each.format == "python" for each in trainers)
+    if run.model is None or is_said or not is_python:
         return None
     return weights_of(run) or run.model.stored_dtype
 
