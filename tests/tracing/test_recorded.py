@@ -4,7 +4,8 @@
 """
 
 import json
-import os
+import subprocess
+import sys
 from pathlib import Path
 from statistics import median
 
@@ -154,8 +155,8 @@ def again(recorded):
     """The sample's rows, traced anew by children of one process, which loads the libraries once."""
     for name in ("torch", "deepspeed", "diffusers"):
         pytest.importorskip(name)
-    wanted = [combination_of(row) for row in recorded.values()]
-    found = {row_key(row): row for row in in_a_child(lambda: traced(wanted))}
+    rows = in_a_fresh_process([row["combination"] for row in recorded.values()])
+    found = {row_key(row): row for row in rows}
     return {names: found[row_key(row)] for names, row in recorded.items()}
 
 
@@ -163,12 +164,6 @@ def row_key(row):
     from trace_table import key_of
 
     return key_of(row["combination"])
-
-
-def traced(wanted):
-    from trace_table import rows
-
-    return list(rows(1, wanted))
 
 
 @pytest.mark.parametrize(
@@ -181,22 +176,20 @@ def test_tracing_again_gives_the_same_bytes(names, recorded, again):
     assert again[names]["phases"] == recorded[names]["phases"]
 
 
-def in_a_child(action):
-    """What it returns there, because loading the libraries sets variables."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        try:
-            text = json.dumps(action())
-        except BaseException as fault:  # noqa: BLE001  the parent shows it
-            text = json.dumps(repr(fault))
-        with os.fdopen(writer, "w") as pipe:
-            pipe.write(text)
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        found = json.loads(pipe.read())
-    os.waitpid(child, 0)
-    assert isinstance(found, list), found
-    return found
+TRACES = """\
+import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from trace_page import combination_of
+from trace_table import rows
+asked = [combination_of({"combination": each}) for each in json.loads(sys.argv[2])]
+print(json.dumps(list(rows(1, asked))))
+"""
+
+
+def in_a_fresh_process(combinations):
+    """Their rows: tracing forks, and a process that has differentiated cannot go on in a fork."""
+    words = (json.dumps(sys.path), json.dumps(combinations))
+    command = [sys.executable, "-c", TRACES, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
