@@ -67,7 +67,7 @@ def test_decisions_memory_and_time_with_the_places_in_the_files(tunec, files):
     assert effect["new"]["step_seconds"] > effect["old"]["step_seconds"]
     failed = tunec("diff", "main..", "train.yaml", *ON, "--fail-on", "breaking", "--files")
     assert failed.code == 1
-    assert "together with zero.offload_param" in failed.out
+    assert "together with zero.reduce_scatter, " in failed.out
     assert "+per_device_train_batch_size: 4" in failed.out
     assert str(files) not in failed.out
 

@@ -176,7 +176,7 @@ def test_bert_takes_its_loss_in_the_dtype_of_its_logits():
 
 @pytest.mark.parametrize(
     ("name", "wide"),
-    [("sd3-medium", 4), ("flux.1-dev", 4), ("pixart-sigma-xl-2-1024", 4), ("wan2.1-t2v-1.3b", 2)],
+    [("sd3-medium", 4), ("flux.1-dev", 4), ("wan2.1-t2v-1.3b", 4), ("lumina-image-2.0", 2)],
 )
 def test_packed_products_of_a_denoiser_answer_as_wide_as_its_norms(name, wide):
     packed = replace(lora(model(card(name).config)), quantization=nf4())
