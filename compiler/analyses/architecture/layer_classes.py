@@ -23,73 +23,6 @@ InternVL's names a layer of its tower alone, the others' a decoder layer that do
 transformers 4.55.4 to 4.57.6 modeling_utils.py `PreTrainedModel.__init__`; 5.7.0
 models/smolvlm/modeling_smolvlm.py `SmolVLMPreTrainedModel`: `SmolVLMDecoderLayer`.
 """
-_CLASSES: Final[Mapping[str, str]] = {
-    "clip_vision_model": "CLIPEncoderLayer",
-    "cohere": "CohereDecoderLayer",
-    "cohere2": "Cohere2DecoderLayer",
-    "gemma": "GemmaDecoderLayer",
-    "gemma2": "Gemma2DecoderLayer",
-    "gemma3_text": "Gemma3DecoderLayer",
-    "gemma4_text": "Gemma4TextDecoderLayer",
-    "gemma4_vision": "Gemma4VisionEncoderLayer",
-    "granite": "GraniteDecoderLayer",
-    "idefics2_vision": "Idefics2EncoderLayer",
-    "idefics3_vision": "Idefics3EncoderLayer",
-    "internvl_vision": "InternVLVisionLayer",
-    "lfm2": "Lfm2DecoderLayer",
-    "llama": "LlamaDecoderLayer",
-    "minicpmv4_6_vision": "MiniCPMV4_6VisionEncoderLayer",
-    "ministral3": "Ministral3DecoderLayer",
-    "mistral": "MistralDecoderLayer",
-    "mistral4": "Mistral4DecoderLayer",
-    "pixtral": "PixtralAttentionLayer",
-    "qwen2": "Qwen2DecoderLayer",
-    "qwen3": "Qwen3DecoderLayer",
-    "qwen3_5_text": "Qwen3_5DecoderLayer",
-    "qwen3_moe": "Qwen3MoeDecoderLayer",
-    "siglip2_vision_model": "Siglip2EncoderLayer",
-    "siglip_vision_model": "SiglipEncoderLayer",
-    "smolvlm_vision": "SmolVLMEncoderLayer",
-}
-"""The layer of each part by its `model_type`: transformers 4.57.6 and 5.23.0 modeling files."""
-_OF_TEXT: Final[Mapping[str, str]] = {
-    "esm": "EsmLayer",
-    "gemma4_text": "Gemma4TextDecoderLayer",
-    "qwen3_5_moe_text": "Qwen3_5MoeDecoderLayer",
-    "qwen3_5_text": "Qwen3_5DecoderLayer",
-}
-"""Models of text alone whose list names classes of other models: of a tower, or of ESMFold."""
-_PARTS: Final = ("text_config", "vision_config", "audio_config")
-
-
-def layer_classes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The layer classes of a config's parts; empty where the model's own list can be used."""
-    if config.get("model_type") in _OF_TEXT:
-        return (_OF_TEXT[config["model_type"]],)
-    parts = [each for part in _PARTS if isinstance(each := config.get(part), Mapping)]
-    types = [str(each.get("model_type")) for each in parts]
-    classes = tuple(_CLASSES[each] for each in types) if _CLASSES.keys() >= set(types) else ()
-    is_incomplete = lists_too_few(str(config.get("model_type")), classes)
-    return classes if is_incomplete or _names_absent_classes(config, types) else ()
-
-
-def lists_too_few(family: str, classes: Container[str]) -> bool:
-    """Whether a model's own list has too few classes in transformers before 5.1, and all since."""
-    return family in _INCOMPLETE or _CLASSES["pixtral"] in classes
-
-
-def _names_absent_classes(config: Mapping[str, Any], types: list[str]) -> bool:
-    """Whether the list of a model of such parts names a class that it does not have.
-
-    transformers 5.23.0: Gemma 4 names `Gemma4AudioLayer` also where it does not hear, MiniCPM-V 4.6
-    `Qwen3_5VisionBlock` (models/*/modeling_*.py).
-    """
-    family = config.get("model_type")
-    if family == "gemma4":
-        return not isinstance(config.get("audio_config"), Mapping)
-    return family == "minicpmv4_6" or not _TOWERS.isdisjoint(types)
-
-
 LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
     "llama": ("LlamaDecoderLayer",),
     "mistral": ("MistralDecoderLayer",),
@@ -175,3 +108,61 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Layer classes of transformers 5.23.0 models/*/modeling_*.py by model_type; models that consist of
 several parts, whose classes depend on the parts, are left out."""
+_BESIDE_TOWERS: Final = (
+    *("cohere", "cohere2", "gemma", "gemma2", "gemma3_text", "granite", "lfm2", "llama"),
+    *("ministral3", "mistral", "qwen2", "qwen3", "qwen3_moe"),
+)
+"""Families of text that are a part of models that see, too."""
+_CLASSES: Final[Mapping[str, str]] = {
+    **{family: LAYERS[family][0] for family in _BESIDE_TOWERS},
+    "clip_vision_model": "CLIPEncoderLayer",
+    "gemma4_text": "Gemma4TextDecoderLayer",
+    "gemma4_vision": "Gemma4VisionEncoderLayer",
+    "idefics2_vision": "Idefics2EncoderLayer",
+    "idefics3_vision": "Idefics3EncoderLayer",
+    "internvl_vision": "InternVLVisionLayer",
+    "minicpmv4_6_vision": "MiniCPMV4_6VisionEncoderLayer",
+    "mistral4": "Mistral4DecoderLayer",
+    "pixtral": "PixtralAttentionLayer",
+    "qwen3_5_text": "Qwen3_5DecoderLayer",
+    "siglip2_vision_model": "Siglip2EncoderLayer",
+    "siglip_vision_model": "SiglipEncoderLayer",
+    "smolvlm_vision": "SmolVLMEncoderLayer",
+}
+"""The layer of each part by its `model_type`: transformers 4.57.6 and 5.23.0 modeling files."""
+_OF_TEXT: Final[Mapping[str, str]] = {
+    "esm": "EsmLayer",
+    "gemma4_text": "Gemma4TextDecoderLayer",
+    "qwen3_5_moe_text": "Qwen3_5MoeDecoderLayer",
+    "qwen3_5_text": "Qwen3_5DecoderLayer",
+}
+"""Models of text alone whose list names classes of other models: of a tower, or of ESMFold."""
+_PARTS: Final = ("text_config", "vision_config", "audio_config")
+
+
+def layer_classes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The layer classes of a config's parts; empty where the model's own list can be used."""
+    if config.get("model_type") in _OF_TEXT:
+        return (_OF_TEXT[config["model_type"]],)
+    parts = [each for part in _PARTS if isinstance(each := config.get(part), Mapping)]
+    types = [str(each.get("model_type")) for each in parts]
+    classes = tuple(_CLASSES[each] for each in types) if _CLASSES.keys() >= set(types) else ()
+    is_incomplete = lists_too_few(str(config.get("model_type")), classes)
+    return classes if is_incomplete or _names_absent_classes(config, types) else ()
+
+
+def lists_too_few(family: str, classes: Container[str]) -> bool:
+    """Whether a model's own list has too few classes in transformers before 5.1, and all since."""
+    return family in _INCOMPLETE or _CLASSES["pixtral"] in classes
+
+
+def _names_absent_classes(config: Mapping[str, Any], types: list[str]) -> bool:
+    """Whether the list of a model of such parts names a class that it does not have.
+
+    transformers 5.23.0: Gemma 4 names `Gemma4AudioLayer` also where it does not hear, MiniCPM-V 4.6
+    `Qwen3_5VisionBlock` (models/*/modeling_*.py).
+    """
+    family = config.get("model_type")
+    if family == "gemma4":
+        return not isinstance(config.get("audio_config"), Mapping)
+    return family == "minicpmv4_6" or not _TOWERS.isdisjoint(types)
